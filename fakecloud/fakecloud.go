@@ -184,7 +184,8 @@ func Open(o Options) (*Cloud, error) {
 	}
 	c.api = api.New(api.Options{Cloud: c.cloud, Journal: c.journal, Date: date, AllowedHosts: o.AllowedHosts})
 	c.controller = control.New(c.cloud, c.api, c.journal, o.Actions, 0)
-	c.controller.Ready, c.controller.AllowedHosts = c.ready.Load, o.AllowedHosts
+	c.controller.AllowedHosts = o.AllowedHosts
+	c.setUpControl()
 	if err := c.controller.SetRateLimit(o.RateLimit); err != nil {
 		c.Close()
 		return nil, err
@@ -221,8 +222,18 @@ func (c *Cloud) Fork() *Cloud {
 	f.cloud, f.token = c.cloud.Fork(clk), c.token
 	f.api = c.api.Fork(f.cloud, f.journal)
 	f.controller = c.controller.Fork(f.cloud, f.api, f.journal)
-	f.controller.Ready = f.ready.Load
+	f.setUpControl()
 	return f
+}
+
+// setUpControl gives the controller what it asks the cloud for.
+func (c *Cloud) setUpControl() {
+	c.controller.Ready = c.ready.Load
+	c.controller.NewFork = func() *control.Fork {
+		f := c.Fork()
+		f.ready.Store(true)
+		return &control.Fork{API: f.Handler(), Control: f.ControlHandler(), Close: f.Close}
+	}
 }
 
 // startPackets starts the data plane and the router, if the options have them.

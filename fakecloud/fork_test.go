@@ -12,6 +12,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -174,6 +175,20 @@ func ExampleCloud_Fork() {
 	// Output:
 	// 2 web-2 <nil>
 	// 2 web-3 <nil>
+}
+
+// A fork of a cloud without reports can get some: the copy of an empty history was one that nothing could be added to.
+func TestAForkGetsReports(t *testing.T) {
+	t.Parallel()
+	fork := preparedCloud(t, 1, fakecloud.Options{}).Fork()
+	defer fork.Close()
+	server, _, err := fork.Client().Server.GetByName(t.Context(), "server-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fork.ReportServerUsage(t.Context(), server.ID, hypervisor.Usage{CPU: 5}); err != nil {
+		t.Error(err)
+	}
 }
 
 // BenchmarkPreparedCloud compares a fork of a cloud with 10,000 servers with the same cloud made anew.

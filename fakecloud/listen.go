@@ -189,6 +189,7 @@ func (c *Cloud) Close() {
 
 // stop ends everything except the listeners.
 func (c *Cloud) stop() {
+	c.controller.CloseForks()
 	c.dataPlane.Close()
 	if c.router != nil {
 		c.router.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -98,6 +99,48 @@ func (c *Client) Timeline(ctx context.Context) ([]fakecloud.Due, error) {
 	}
 	err := c.call(ctx, http.MethodGet, "/timeline", nil, nil, &out)
 	return out.Timeline, err
+}
+
+// Fork is a copy of a cloud, with a control API of its own.
+type Fork struct {
+	*Client
+	// Endpoint is the URL of the copy's public API. Its tokens are those of the original.
+	Endpoint string
+
+	original *Client
+	id       int
+}
+
+// Fork returns a copy of the cloud as it is now: see fakecloud.Cloud.Fork. Close it after use: a cloud has at most 100.
+func (c *Client) Fork(ctx context.Context) (*Fork, error) {
+	var out struct {
+		ID int `json:"id"`
+	}
+	if err := c.call(ctx, http.MethodPost, "/fork", nil, struct{}{}, &out); err != nil {
+		return nil, err
+	}
+	copied := &Client{fmt.Sprintf("%s/forks/%d", c.url, out.ID), c.http}
+	return &Fork{copied, copied.url + "/v1", c, out.ID}, nil
+}
+
+// Close removes the copy.
+func (f *Fork) Close(ctx context.Context) error {
+	return f.original.call(ctx, http.MethodDelete, fmt.Sprintf("/forks/%d", f.id), nil, nil, nil)
+}
+
+// Save writes a snapshot of the cloud: see fakecloud.Cloud.Save.
+func (c *Client) Save(ctx context.Context, w io.Writer) error {
+	var text []byte
+	if err := c.call(ctx, http.MethodGet, "/snapshot", nil, nil, &text); err != nil {
+		return err
+	}
+	_, err := w.Write(text)
+	return err
+}
+
+// Restore replaces all that the cloud has by a snapshot: see fakecloud.Cloud.Restore.
+func (c *Client) Restore(ctx context.Context, r io.Reader) error {
+	return c.call(ctx, http.MethodPut, "/snapshot", nil, r, nil)
 }
 
 // ResumeActions ends the actions that fault.HangAction keeps running and returns their number.

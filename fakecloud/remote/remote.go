@@ -63,11 +63,11 @@ func (e *Error) Error() string {
 // maxErrorBody is how much of an error's body is read.
 const maxErrorBody = 64 << 10
 
-// call sends a request with in as its JSON body, unless in is nil. It decodes the answer into out, unless out is nil. If
-// out is a *[]byte, it gets the raw answer.
+// call sends a request with in as its JSON body, unless in is nil. If in is an io.Reader, the body is what it reads. It decodes the
+// answer into out, unless out is nil. If out is a *[]byte, it gets the raw answer.
 func (c *Client) call(ctx context.Context, method, path string, q url.Values, in, out any) error {
-	var body io.Reader
-	if in != nil {
+	body, ready := in.(io.Reader)
+	if in != nil && !ready {
 		b, err := json.Marshal(in)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -39,6 +40,8 @@ type controls interface {
 	RateLimit(context.Context) (int, error)
 	SetRateLimit(context.Context, int) error
 	Timeline(context.Context) ([]fakecloud.Due, error)
+	Save(context.Context, io.Writer) error
+	Restore(context.Context, io.Reader) error
 	ResumeActions(context.Context) (int, error)
 	AwaitIdle(context.Context) error
 	CARoots(context.Context) ([]byte, error)
@@ -207,6 +210,71 @@ func TestFaultsAreTheSame(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	})
+}
+
+func TestSnapshotsAreTheSame(t *testing.T) {
+	each(t, func(t *testing.T, c *fakecloud.Cloud, is controls) {
+		ctx := t.Context()
+		ok(t, is.SetSpeed(ctx, 0))
+		ok(t, createServer(ctx, c, "one"))
+		var text bytes.Buffer
+		ok(t, is.Save(ctx, &text))
+		saved := must[json.RawMessage](t)(is.State(ctx, fakecloud.Selection{}))
+		ok(t, is.Step(ctx, time.Hour))
+		ok(t, createServer(ctx, c, "two"))
+		changed := must[json.RawMessage](t)(is.State(ctx, fakecloud.Selection{}))
+		if err := is.Restore(ctx, strings.NewReader(text.String()[:text.Len()-20])); err == nil || !strings.Contains(err.Error(), "line ") {
+			t.Errorf("half a snapshot: %v", err)
+		}
+		if now := must[json.RawMessage](t)(is.State(ctx, fakecloud.Selection{})); !bytes.Equal(now, changed) {
+			t.Errorf("half a snapshot changed the cloud to %s", now)
+		}
+		ok(t, is.Restore(ctx, &text))
+		if now := must[json.RawMessage](t)(is.State(ctx, fakecloud.Selection{})); !bytes.Equal(now, saved) {
+			t.Errorf("%s, want %s", now, saved)
+		}
+	})
+}
+
+func TestForksAreClouds(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := fakecloud.New(fakecloud.Options{})
+	t.Cleanup(c.Close)
+	original := ways["remote"](t, c).(*remote.Client)
+	ok(t, createServer(ctx, c, "one"))
+	fork := must[*remote.Fork](t)(original.Fork(ctx))
+	ok(t, fork.Ready(ctx))
+	client := hcloud.NewClient(hcloud.WithEndpoint(fork.Endpoint), hcloud.WithToken(fakecloud.DefaultToken))
+	_, _, err := client.Server.Create(ctx, hcloud.ServerCreateOpts{
+		Name: "two", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+	})
+	ok(t, err)
+	for _, test := range []struct {
+		client *hcloud.Client
+		is     *remote.Client
+		want   int
+	}{{client, fork.Client, 2}, {c.Client(), original, 1}} {
+		if servers := must[[]*hcloud.Server](t)(test.client.Server.All(ctx)); len(servers) != test.want {
+			t.Errorf("%d servers, want %d", len(servers), test.want)
+		}
+		if n := must[int](t)(test.is.Journal().Count(ctx, journal.Filter{Operation: "create_server"})); n != 1 {
+			t.Errorf("%d creations in the journal, want 1", n)
+		}
+	}
+	ok(t, fork.Close(ctx))
+	for _, err := range []error{fork.Ready(ctx), fork.Close(ctx)} {
+		e, is := errors.AsType[*remote.Error](err)
+		if !is || e.Status != http.StatusNotFound || !strings.Contains(e.Message, "GET /forks") {
+			t.Errorf("a fork that was removed: %v", err)
+		}
+	}
+	for range 100 {
+		must[*remote.Fork](t)(original.Fork(ctx))
+	}
+	if _, err := original.Fork(ctx); err == nil || !strings.Contains(err.Error(), "delete one") {
+		t.Errorf("fork 101: %v", err)
+	}
 }
 
 func TestTheClockAndActionsAreTheSame(t *testing.T) {

@@ -39,6 +39,7 @@ type settings struct {
 	metadata        string
 	tokens          []string
 	seed            string
+	snapshot        string
 	speed           float64
 	logFormat       string
 	logLevel        slog.Level
@@ -110,6 +111,8 @@ what it can do. The control API has no authentication: keep it on a loopback add
 		"valid token, `[project=]token[:ro][:day]`; :ro makes it read-only, a day such as :2026-06-01 shows it the API\nas it was then; "+
 			"may be repeated (in the variable, separate them by commas)")
 	f.StringVar(&s.seed, "seed", "", "YAML `file` with the resources that exist at the start")
+	f.StringVar(&s.snapshot, "snapshot", "",
+		"`file` of fakecloud snapshot save: start with what that cloud had, at its time; its tokens are valid, too")
 	f.Float64Var(&s.speed, "speed", 1, "how fast the cloud's clock runs: 60 makes a minute pass in a second, 0 stops it")
 	f.BoolVar(&s.newIDs, "new-ids", false, "take the first id from the time of the start, so that a restarted cloud does not give out an "+
 		"id twice")
@@ -119,7 +122,7 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	f.StringVar(&s.tlsCAOut, "tls-ca-out", "", "`file` to write the certificate of --tls to, for clients to trust")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "serve the API over HTTPS with the certificate in this `file`")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`file` with the key of --tls-cert")
-	cmd.AddCommand(newHealthCommand())
+	cmd.AddCommand(newHealthCommand(), newSnapshotCommand())
 	return cmd
 }
 

@@ -187,6 +187,76 @@ func TestFlagsOverrideVariablesAndVariablesOverrideDefaults(t *testing.T) {
 	}
 }
 
+func TestASnapshotStartsAnotherCloud(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "cloud.snapshot")
+	order := func(p running, name string) {
+		t.Helper()
+		opts := hcloud.PlacementGroupCreateOpts{Name: name, Type: hcloud.PlacementGroupTypeSpread}
+		if _, _, err := p.client().PlacementGroup.Create(t.Context(), opts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func(p running) (all string) {
+		t.Helper()
+		groups, err := p.client().PlacementGroup.All(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range groups {
+			all += g.Name + " "
+		}
+		return all
+	}
+	snapshot := func(p running, verb, path string) error {
+		cmd := newCommand(environment{"FAKECLOUD_CONTROL": strings.TrimPrefix(p.control, "http://")}.lookup, nil)
+		cmd.SetArgs([]string{"snapshot", verb, path})
+		cmd.SetOut(io.Discard)
+		return cmd.ExecuteContext(t.Context())
+	}
+	first := start(t, nil, "--token", "one", "--token", "staging=two")
+	order(first, "kept")
+	if err := snapshot(first, "save", file); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file, which has tokens: %v, %v", info.Mode(), err)
+	}
+	order(first, "later")
+	if err := snapshot(first, "load", file); err != nil || names(first) != "kept " {
+		t.Errorf("after it was loaded: %q, %v", names(first), err)
+	}
+	second := start(t, nil, "--token", "three", "--token", "staging=four", "--snapshot", file)
+	if second.token != "three" || names(second) != "kept " {
+		t.Errorf("token %q, groups %q", second.token, names(second))
+	}
+	for _, token := range []string{"one", "two", "four"} {
+		if _, err := second.client(hcloud.WithToken(token)).PlacementGroup.All(t.Context()); err != nil {
+			t.Errorf("token %q: %v", token, err)
+		}
+	}
+	if err := os.WriteFile(file, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{snapshot(first, "load", file), newSnapshotFlag(t, file)} {
+		if err == nil || !strings.Contains(err.Error(), "line 1: not a line of a snapshot") {
+			t.Errorf("a file that is not a snapshot: %v", err)
+		}
+	}
+	if err := snapshot(first, "save", t.TempDir()); err == nil || names(first) != "kept " {
+		t.Errorf("saved to a directory: %v", err)
+	}
+}
+
+// newSnapshotFlag starts the program with a file that it refuses.
+func newSnapshotFlag(t *testing.T, file string) error {
+	t.Helper()
+	cmd := newCommand(environment{}.lookup, nil)
+	cmd.SetArgs([]string{"--listen", "127.0.0.1:0", "--control", "off", "--snapshot", file})
+	cmd.SetErr(io.Discard)
+	return cmd.ExecuteContext(t.Context())
+}
+
 func TestTokensBelongToProjectsAndMayBeReadOnlyOrOfAnEarlierDay(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "--token", "reader:ro", "--token", "writer", "--token", "staging=other", "--token", "watched=spy:ro", "--token",

@@ -34,20 +34,29 @@ func newHealthCommand() *cobra.Command {
 	return cmd
 }
 
-func checkHealth(ctx context.Context, control string) error {
+// controlURL returns the URL of the control API at an address of the flag --control.
+func controlURL(control string) (string, error) {
 	if control == off {
-		return errors.New("health: the control API is off; set --control to its address")
+		return "", errors.New("the control API is off; set --control to its address")
 	}
 	host, port, err := net.SplitHostPort(control)
 	if err != nil {
-		return fmt.Errorf("health: --control: %w", err)
+		return "", fmt.Errorf("--control: %w", err)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
+	return "http://" + net.JoinHostPort(host, port), nil
+}
+
+func checkHealth(ctx context.Context, control string) error {
+	url, err := controlURL(control)
+	if err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/ready", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/ready", nil)
 	if err != nil {
 		return fmt.Errorf("health: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -125,32 +126,61 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 	if s.newIDs {
 		o.FirstID = firstID(time.Now())
 	}
-	cloud, err := fakecloud.Open(o)
+	cloud, err := s.openSnapshot(o)
 	if err != nil {
 		return nil, "", err
 	}
-	projects := map[string]int64{defaultProject: fakecloud.DefaultProject}
+	if err := addTokens(ctx, cloud, tokens); err != nil {
+		cloud.Close()
+		return nil, "", fmt.Errorf("--token: %w", err)
+	}
+	return cloud, cloud.Token(), nil
+}
+
+// openSnapshot makes a cloud that is empty, or has what the snapshot of the settings has.
+func (s *settings) openSnapshot(o fakecloud.Options) (*fakecloud.Cloud, error) {
+	if s.snapshot == "" {
+		return fakecloud.Open(o)
+	}
+	file, err := os.Open(s.snapshot)
+	if err != nil {
+		return nil, fmt.Errorf("--snapshot: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	cloud, err := fakecloud.Load(file, o)
+	if err != nil {
+		return nil, fmt.Errorf("--snapshot %s: %w", s.snapshot, err)
+	}
+	return cloud, nil
+}
+
+// addTokens makes tokens valid, and adds the projects that they need.
+func addTokens(ctx context.Context, cloud *fakecloud.Cloud, tokens []token) error {
+	projects := map[string]int64{}
+	existing, err := cloud.Projects(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range existing {
+		projects[p.Name] = p.ID
+	}
 	for _, t := range tokens {
 		id, ok := projects[t.project]
 		if !ok {
 			// AddProject makes the token valid for writes; AddToken makes a read-only one read-only.
 			if id, _, err = cloud.AddProject(ctx, t.project, t.text); err != nil {
-				break
+				return err
 			}
 			projects[t.project] = id
 		}
 		if _, err = cloud.AddToken(ctx, id, t.text, t.readOnly); err != nil {
-			break
+			return err
 		}
 		if err = cloud.SetTokenDate(ctx, t.text, t.apiDate); err != nil {
-			break
+			return err
 		}
 	}
-	if err != nil {
-		cloud.Close()
-		return nil, "", fmt.Errorf("--token: %w", err)
-	}
-	return cloud, cloud.Token(), nil
+	return nil
 }
 
 // plant creates the seed before clients come. Actions end at once, and the journal and the rate limit do not show it.

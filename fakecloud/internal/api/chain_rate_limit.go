@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -86,6 +88,42 @@ func (l *rateLimits) fork() *rateLimits {
 		b.mu.Unlock()
 	}
 	return f
+}
+
+// SavedRate is what is left of the rate limit of a project, or of an address without a known token, as data: the time at which
+// nothing was left.
+type SavedRate struct {
+	Project int64     `json:"project,omitzero"`
+	Address string    `json:"address,omitzero"`
+	Empty   time.Time `json:"empty"`
+}
+
+// SaveRates returns what is left of the rate limits, by project and address.
+func (a *API) SaveRates() []SavedRate {
+	l := a.limits
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	all := make([]SavedRate, 0, len(l.buckets))
+	for key, b := range l.buckets {
+		b.mu.Lock()
+		all = append(all, SavedRate{key.project, key.address, b.empty.UTC()})
+		b.mu.Unlock()
+	}
+	slices.SortFunc(all, func(a, b SavedRate) int {
+		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Address, b.Address))
+	})
+	return all
+}
+
+// LoadRates replaces what is left of the rate limits.
+func (a *API) LoadRates(saved []SavedRate) {
+	l := a.limits
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.buckets)
+	for _, s := range saved {
+		l.buckets[rateKey{s.Project, s.Address}] = &bucket{empty: s.Empty}
+	}
 }
 
 type rateState struct {

@@ -38,13 +38,13 @@ const KindAction store.Kind = "action"
 // It is forgotten some time after its end: see finishedAction.
 type Action struct {
 	store.Meta
-	Command   string
-	Status    ActionStatus
-	Finished  time.Time
-	Resources []Ref // never changed
+	Command   string       `json:"command,omitzero"`
+	Status    ActionStatus `json:"status,omitzero"`
+	Finished  time.Time    `json:"finished,omitzero"`
+	Resources []Ref        `json:"resources,omitzero"` // never changed
 	// ErrorCode and ErrorMessage are set when Status is "error".
-	ErrorCode    Code
-	ErrorMessage string
+	ErrorCode    Code   `json:"error_code,omitzero"`
+	ErrorMessage string `json:"error_message,omitzero"`
 
 	waited, takes time.Duration // before it began, and from then to its end; takes is 0 if it is not known
 	plan          *actionPlan   // what it has yet to do; nil when it has ended
@@ -186,15 +186,17 @@ func (t *ActionTable) Begin(l *store.ChangeLog) {
 	t.waiting.Share()
 }
 
-// start records a new action.
+// start records a new action, or one of a snapshot.
 func (t *ActionTable) start(a *Action) {
 	t.Put(a)
 	for _, r := range a.Resources {
 		t.byResource.Set(resourceAction{r.key(), a.ID})
 	}
 	t.all.change(a, true)
-	t.running.change(a, true)
-	t.unfinished++
+	if a.Status == ActionRunning {
+		t.running.change(a, true)
+		t.unfinished++
+	}
 }
 
 // takeFollowers removes the actions that wait for another one, and returns their ids in the order of their start.
@@ -336,13 +338,13 @@ type effect any
 // ActionOutcome overrides how the actions end that a request starts. Fault rules use it.
 type ActionOutcome struct {
 	// Fail makes the action end in an error with this code and message.
-	Fail        bool
-	FailCode    Code
-	FailMessage string
+	Fail        bool   `json:"fail,omitzero"`
+	FailCode    Code   `json:"fail_code,omitzero"`
+	FailMessage string `json:"fail_message,omitzero"`
 	// Hang keeps the action running, and its locks held, until [Cloud.ResumeActions].
-	Hang bool
+	Hang bool `json:"hang,omitzero"`
 	// Duration overrides the profile when it is positive.
-	Duration time.Duration
+	Duration time.Duration `json:"duration,omitzero"`
 }
 
 // ActionFailedCode is the error code of a failed action that has no more specific one.

@@ -34,7 +34,8 @@ type Datacenter struct {
 
 // Deprecation is when the deprecation of an item was announced, and until when the item is available.
 type Deprecation struct {
-	Announced, UnavailableAfter time.Time
+	Announced        time.Time `json:"announced,omitzero"`
+	UnavailableAfter time.Time `json:"unavailable_after,omitzero"`
 }
 
 // Retired reports whether the time of a deprecated item is over. The item is then in no list and cannot

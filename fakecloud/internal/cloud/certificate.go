@@ -24,22 +24,23 @@ const KindCertificate store.Kind = "certificate"
 // a certificate that has expired or that was uploaded before; here it is accepted.
 type Certificate struct {
 	store.Meta
-	Type string // uploaded or managed
+	Type string `json:"type,omitzero"` // uploaded or managed
 	// Certificate is the PEM chain; empty while a managed certificate is not issued.
-	Certificate string
+	Certificate string `json:"certificate,omitzero"`
 	// PrivateKey is the PEM key. The API never shows it; the data plane needs it.
-	PrivateKey                    string
-	NotValidBefore, NotValidAfter time.Time
-	DomainNames                   []string
-	Fingerprint                   string // SHA-256 as upper-case hex with colons
+	PrivateKey     string    `json:"private_key,omitzero"`
+	NotValidBefore time.Time `json:"not_valid_before,omitzero"`
+	NotValidAfter  time.Time `json:"not_valid_after,omitzero"`
+	DomainNames    []string  `json:"domain_names,omitzero"`
+	Fingerprint    string    `json:"fingerprint,omitzero"` // SHA-256 as upper-case hex with colons
 	// Issuance, Renewal and Error are the status of a managed certificate.
-	Issuance  string // pending, completed, failed
-	Renewal   string // scheduled, pending, failed, unavailable
-	ErrorCode Code
-	ErrorText string
-	UsedBy    []Ref
+	Issuance  string `json:"issuance,omitzero"` // pending, completed, failed
+	Renewal   string `json:"renewal,omitzero"`  // scheduled, pending, failed, unavailable
+	ErrorCode Code   `json:"error_code,omitzero"`
+	ErrorText string `json:"error_text,omitzero"`
+	UsedBy    []Ref  `json:"used_by,omitzero"`
 	// Attempts counts the requests to the authority for a managed certificate.
-	Attempts int
+	Attempts int `json:"attempts,omitzero"`
 }
 
 // The types of a certificate.

@@ -95,12 +95,8 @@ func (a *authority) issue(c *Certificate, now time.Time) (*issued, error) {
 	if err != nil {
 		return nil, fmt.Errorf("issuing a certificate: %w", err)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("issuing a certificate: %w", err)
-	}
 	chain := append(encodePEM("CERTIFICATE", leaf.Raw), encodePEM("CERTIFICATE", a.sub.cert.Raw)...)
-	return &issued{leaf, string(chain), string(encodePEM("PRIVATE KEY", der))}, nil
+	return &issued{leaf, string(chain), string(encodeKey(key))}, nil
 }
 
 // commonName is the first domain that fits into a common name (64 characters), or none.
@@ -155,6 +151,15 @@ func (a *authority) newKey(id int64, attempt int) *ecdsa.PrivateKey {
 			return key
 		}
 	}
+}
+
+// encodeKey returns a key of newKey in PEM.
+func encodeKey(key *ecdsa.PrivateKey) []byte {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil { // the curve is one that it knows
+		panic("cloud: certificate authority: " + err.Error())
+	}
+	return encodePEM("PRIVATE KEY", der)
 }
 
 func encodePEM(blockType string, der []byte) []byte {

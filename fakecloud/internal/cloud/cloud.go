@@ -259,16 +259,10 @@ func (c *Cloud) Reset() {
 	c.queue, c.finished, c.backlog = nil, nil, false
 	c.nextDue.Store(noJob)
 	for _, d := range *c.projects.Load() {
-		before, after := d.state.Load(), newState(c.catalogue)
-		tx := &Tx{State: after, project: d, now: c.Now(), log: &store.ChangeLog{}}
-		if c.events.subscribers > 0 { // to visit all resources takes seconds if there are many
-			for _, t := range before.tables() {
-				t.RecordGone(tx.log)
-			}
-		}
+		before := d.state.Load()
 		c.forgetGuests(d, before)
-		d.state.Store(after)
-		c.events.publish(tx)
+		d.state.Store(newState(c.catalogue))
+		c.publishAll(d, before, false)
 	}
 	c.rescheduleDetaches()
 	c.ips.reset()
@@ -277,6 +271,18 @@ func (c *Cloud) Reset() {
 	c.serverUsage.reset()
 	c.serverTraffic.reset()
 	c.broadcast()
+}
+
+// publishAll publishes the deletion, or the creation, of all resources of a project. The events show the project's state.
+func (c *Cloud) publishAll(d *projectData, of *State, created bool) {
+	if c.events.subscribers == 0 { // to visit all resources takes seconds if there are many
+		return
+	}
+	tx := &Tx{State: d.state.Load(), project: d, now: c.Now(), log: &store.ChangeLog{}}
+	for _, t := range of.tables() {
+		t.RecordAll(tx.log, created)
+	}
+	c.events.publish(tx)
 }
 
 // ID returns the project's id.

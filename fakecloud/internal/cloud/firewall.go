@@ -35,7 +35,7 @@ const (
 type Firewall struct {
 	store.Meta
 	// Rules are those that the firewall shows: those for `in` before those for `out`. They are replaced as a whole.
-	Rules []FirewallRule
+	Rules []FirewallRule `json:"rules,omitzero"`
 
 	inForce []FirewallRule // the rules that filter: while an action sets Rules, those before it
 	setting bool           // whether an action that sets the rules is running
@@ -45,10 +45,10 @@ type Firewall struct {
 
 // ServerFirewall is a firewall on a server's public interface.
 type ServerFirewall struct {
-	ID      int64
-	Pending bool
+	ID      int64 `json:"id,omitzero"`
+	Pending bool  `json:"pending,omitzero"`
 
-	filters bool // its rules are in force
+	Filters bool `json:"filters,omitzero"` // its rules are in force
 }
 
 // Clone implements Object.
@@ -63,7 +63,7 @@ func (f *Firewall) Ref() Ref { return Ref{KindFirewall, f.ID} }
 
 // filteredBy reports whether the rules of a firewall are in force on the server.
 func (s *Server) filteredBy(firewall int64) bool {
-	return slices.ContainsFunc(s.Firewalls, func(f ServerFirewall) bool { return f.ID == firewall && f.filters })
+	return slices.ContainsFunc(s.Firewalls, func(f ServerFirewall) bool { return f.ID == firewall && f.Filters })
 }
 
 // shows reports whether the server shows a firewall, which is applied or pending.

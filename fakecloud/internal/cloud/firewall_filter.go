@@ -61,7 +61,7 @@ func inPortRange(port int, ports string) bool {
 func filtering(all []ServerFirewall) []int64 {
 	var ids []int64
 	for _, f := range all {
-		if f.filters {
+		if f.Filters {
 			ids = append(ids, f.ID)
 		}
 	}

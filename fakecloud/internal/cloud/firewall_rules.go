@@ -12,12 +12,12 @@ import (
 
 // FirewallRule permits traffic.
 type FirewallRule struct {
-	Direction      string // in or out
-	Protocol       string // tcp, udp, icmp, esp, gre
-	Port           string // "80" or "1024-5000"; "" unless the protocol is tcp or udp
-	SourceIPs      []netip.Prefix
-	DestinationIPs []netip.Prefix
-	Description    *string
+	Direction      string         `json:"direction,omitzero"` // in or out
+	Protocol       string         `json:"protocol,omitzero"`  // tcp, udp, icmp, esp, gre
+	Port           string         `json:"port,omitzero"`      // "80" or "1024-5000"; "" unless the protocol is tcp or udp
+	SourceIPs      []netip.Prefix `json:"source_ips,omitzero"`
+	DestinationIPs []netip.Prefix `json:"destination_ips,omitzero"`
+	Description    *string        `json:"description,omitzero"`
 }
 
 // checkFirewallRules returns an invalid_input error with all mistakes, or nil.

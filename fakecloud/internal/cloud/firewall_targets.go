@@ -10,8 +10,8 @@ import (
 
 // FirewallTarget is a server or a label selector that a firewall is applied to.
 type FirewallTarget struct {
-	Server   int64 // 0 for a label selector
-	Selector string
+	Server   int64  `json:"server,omitzero"` // 0 for a label selector
+	Selector string `json:"selector,omitzero"`
 
 	order    int  // of applying
 	pending  bool // an action that applies or removes it is running

@@ -76,7 +76,7 @@ func wantFirewalls(st *State, s *Server) (want []ServerFirewall) {
 			for _, a := range f.AppliedTo() {
 				matches := a.Server == 0 && a.selector.Matches(s.Labels)
 				coming := a.coming.Has(s.ID)
-				shown.filters = shown.filters || a.filters && (a.Server == s.ID || matches && !coming)
+				shown.Filters = shown.Filters || a.filters && (a.Server == s.ID || matches && !coming)
 				if direct && a.Server == s.ID || !direct && matches && !isDirect(f, s) {
 					found = true
 					shown.Pending = shown.Pending && (a.pending || coming)

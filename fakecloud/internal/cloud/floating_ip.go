@@ -25,15 +25,15 @@ const MaxDNSPtrsPerFloatingIP = 100
 // fakecloud.RouterOptions.
 type FloatingIP struct {
 	store.Meta
-	Type        IPType
-	IP          netip.Prefix // of 32 or 64 bits
-	Description *string
+	Type        IPType       `json:"type,omitzero"`
+	IP          netip.Prefix `json:"ip,omitzero"` // of 32 or 64 bits
+	Description *string      `json:"description,omitzero"`
 	// Server is the id of the server that has the address, 0 for none.
-	Server           int64
-	HomeLocation     *Location
-	Blocked          bool
-	DNSPtr           ReverseDNS
-	DeleteProtection bool
+	Server           int64      `json:"server,omitzero"`
+	HomeLocation     *Location  `json:"home_location,omitzero"`
+	Blocked          bool       `json:"blocked,omitzero"`
+	DNSPtr           ReverseDNS `json:"dns_ptr,omitzero"`
+	DeleteProtection bool       `json:"delete_protection,omitzero"`
 }
 
 // Clone implements Object.

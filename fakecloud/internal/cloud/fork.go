@@ -13,6 +13,14 @@ import (
 //
 // Not copied: subscriptions and hypervisors. An action that waits for a hypervisor waits for one of the copy until its deadline.
 func (c *Cloud) Fork(clk clock.WithTicker) *Cloud {
+	f := c.copy(clk)
+	f.rearm()
+	go f.runner()
+	return f
+}
+
+// copy is Fork without the goroutine: the copy does nothing by itself.
+func (c *Cloud) copy(clk clock.WithTicker) *Cloud {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := &Cloud{
@@ -58,8 +66,6 @@ func (c *Cloud) Fork(clk clock.WithTicker) *Cloud {
 		wait(t)
 	}
 	f.nextDue.Store(noJob)
-	f.rearm()
-	go f.runner()
 	return f
 }
 

@@ -27,14 +27,8 @@ func (c *Cloud) Timeline() []Due {
 	c.catchUp()
 	queue := slices.Clone(c.queue)
 	c.mu.Unlock()
-	slices.SortFunc(queue, func(a, b job) int {
-		if a.before(&b) {
-			return -1
-		}
-		return 1
-	})
 	all := make([]Due, 0, len(queue))
-	for _, j := range queue {
+	for _, j := range queue.sorted() {
 		due, about := Due{Time: j.due.UTC(), What: timerNames()[reflect.TypeOf(j.timer)], Resources: []Ref{}}, j.timer.about()
 		if j.project != nil {
 			due.Project = j.project.id

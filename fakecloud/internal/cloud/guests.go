@@ -12,9 +12,9 @@ import (
 
 // GuestWork is the effect of an action on the guest of a server.
 type GuestWork struct {
-	Server int64
+	Server int64 `json:"server,omitzero"`
 	// Runs is whether the guest runs after the action.
-	Runs bool
+	Runs bool `json:"runs,omitzero"`
 }
 
 // workIfOn returns the work of an action that affects only a running guest; nil if it does not run.

@@ -18,23 +18,23 @@ const KindImage store.Kind = "image"
 // Left out: the contents of an image; the duration of a deletion; deleted images, of which the real API
 // shows some with a time in `deleted`.
 type Image struct {
-	store.Meta         // Name is empty for snapshots and backups
-	Type        string // system, app, snapshot, backup
-	Status      string // available, creating, unavailable
-	Description string
-	ImageSize   float64 // GB; 0 while creating
-	DiskSize    float64 // GB
+	store.Meta          // Name is empty for snapshots and backups
+	Type        string  `json:"type,omitzero"`   // system, app, snapshot, backup
+	Status      string  `json:"status,omitzero"` // available, creating, unavailable
+	Description string  `json:"description,omitzero"`
+	ImageSize   float64 `json:"image_size,omitzero"` // GB; 0 while creating
+	DiskSize    float64 `json:"disk_size,omitzero"`  // GB
 	// CreatedFrom is the server that a snapshot or backup was made of; ID 0 for none.
-	CreatedFrom      Ref
-	CreatedFromName  string
-	BoundTo          int64 // the server that a backup belongs to, 0 for none
-	OSFlavor         string
-	OSVersion        string
-	Architecture     string
-	RapidDeploy      bool
-	DeleteProtection bool
-	Deprecation      *Deprecation
-	Deleted          time.Time // zero unless deleted
+	CreatedFrom      Ref          `json:"created_from,omitzero"`
+	CreatedFromName  string       `json:"created_from_name,omitzero"`
+	BoundTo          int64        `json:"bound_to,omitzero"` // the server that a backup belongs to, 0 for none
+	OSFlavor         string       `json:"os_flavor,omitzero"`
+	OSVersion        string       `json:"os_version,omitzero"`
+	Architecture     string       `json:"architecture,omitzero"`
+	RapidDeploy      bool         `json:"rapid_deploy,omitzero"`
+	DeleteProtection bool         `json:"delete_protection,omitzero"`
+	Deprecation      *Deprecation `json:"deprecation,omitzero"`
+	Deleted          time.Time    `json:"deleted,omitzero"` // zero unless deleted
 }
 
 // The types of an image.

@@ -94,6 +94,13 @@ func newPrefixPool(base netip.Prefix, bits int) *prefixPool {
 	}
 }
 
+// seek makes take go on with a number, or at the beginning if the pool does not have it.
+func (p *prefixPool) seek(next uint64) {
+	if p.next = next; next == 0 || next >= p.size-1 {
+		p.next = 1
+	}
+}
+
 // take returns the number of a network that was not in use.
 func (p *prefixPool) take() (i uint64, ok bool) {
 	for range p.size {
@@ -134,6 +141,13 @@ func (p *prefixPool) at(i uint64) netip.Prefix {
 
 // inUse reports whether an address is the first one of a network in use, and returns the network's number.
 func (p *prefixPool) inUse(a netip.Addr) (i uint64, ok bool) {
+	i, ok = p.number(a)
+	_, used := p.used.Get(i)
+	return i, ok && used && p.at(i).Addr() == a
+}
+
+// number returns the number of the network that has an address; false if the pool has none.
+func (p *prefixPool) number(a netip.Addr) (i uint64, ok bool) {
 	if !p.base.Contains(a) {
 		return 0, false
 	}
@@ -144,8 +158,7 @@ func (p *prefixPool) inUse(a netip.Addr) (i uint64, ok bool) {
 		from, to := b.As16(), a.As16()
 		i = (binary.BigEndian.Uint64(to[:8]) - binary.BigEndian.Uint64(from[:8])) >> (64 - p.bits)
 	}
-	_, used := p.used.Get(i)
-	return i, used && p.at(i).Addr() == a
+	return i, true
 }
 
 // TakeIPv4 takes a public IPv4 address out of the pool. If the transaction fails, the address returns.

@@ -29,120 +29,120 @@ const KindLoadBalancer store.Kind = "load_balancer"
 type LoadBalancer struct {
 	store.Meta
 	*LoadBalancerSettings
-	Targets []LoadBalancerTarget // in the order of adding
+	Targets []LoadBalancerTarget `json:"targets,omitzero"` // in the order of adding
 	// Traffic is nil until there is some. It may not be changed, only replaced.
-	Traffic *LoadBalancerTraffic
+	Traffic *LoadBalancerTraffic `json:"traffic,omitzero"`
 
 	// Revision changes with everything that routes traffic: services, the addresses of targets,
 	// interfaces, algorithm, type. It stays the same when the health of targets changes.
-	Revision int64
+	Revision int64 `json:"revision,omitzero"`
 }
 
 // LoadBalancerSettings is all of a load balancer that changes seldom. Versions that differ only in their targets share
 // it: Clone makes a copy, which may be changed.
 type LoadBalancerSettings struct {
-	Type     *LoadBalancerType
-	Location *Location
+	Type     *LoadBalancerType `json:"type,omitzero"`
+	Location *Location         `json:"location,omitzero"`
 	// PublicEnabled is whether the public interface is enabled. The addresses stay allocated, and
 	// shown, when it is disabled.
-	PublicEnabled    bool
-	IPv4             LoadBalancerIP
-	IPv6             LoadBalancerIP
-	PrivateNets      []LoadBalancerPrivateNet // at most one
-	Algorithm        string                   // round_robin or least_connections
-	Services         []LoadBalancerService    // by ascending listen port
-	DeleteProtection bool
+	PublicEnabled    bool                     `json:"public_enabled,omitzero"`
+	IPv4             LoadBalancerIP           `json:"ipv4,omitzero"`
+	IPv6             LoadBalancerIP           `json:"ipv6,omitzero"`
+	PrivateNets      []LoadBalancerPrivateNet `json:"private_nets,omitzero"` // at most one
+	Algorithm        string                   `json:"algorithm,omitzero"`    // round_robin or least_connections
+	Services         []LoadBalancerService    `json:"services,omitzero"`     // by ascending listen port
+	DeleteProtection bool                     `json:"delete_protection,omitzero"`
 	// Deleting is set while the delete action runs.
-	Deleting bool
+	Deleting bool `json:"deleting,omitzero"`
 
 	// Creating is set while the create action runs.
-	Creating bool
+	Creating bool `json:"creating,omitzero"`
 
-	// joining is the network to which the create action attaches the load balancer, 0 otherwise. Private
+	// Joining is the network to which the create action attaches the load balancer, 0 otherwise. Private
 	// targets already have their addresses of that network.
-	joining int64
+	Joining int64 `json:"joining,omitzero"`
 }
 
 // LoadBalancerIP is a public address of a load balancer.
 type LoadBalancerIP struct {
-	Addr      netip.Addr
-	PrimaryIP int64 // 0 if the address is not a Primary IP
-	Blocked   bool
-	DNSPtr    string
+	Addr      netip.Addr `json:"addr,omitzero"`
+	PrimaryIP int64      `json:"primary_ip,omitzero"` // 0 if the address is not a Primary IP
+	Blocked   bool       `json:"blocked,omitzero"`
+	DNSPtr    string     `json:"dns_ptr,omitzero"`
 }
 
 // LoadBalancerPrivateNet is a load balancer's interface in a network.
 type LoadBalancerPrivateNet struct {
-	Network int64
-	IP      netip.Addr
+	Network int64      `json:"network,omitzero"`
+	IP      netip.Addr `json:"ip,omitzero"`
 }
 
 // LoadBalancerService is a port that a load balancer listens on.
 type LoadBalancerService struct {
-	Protocol        string // tcp, http, https
-	ListenPort      int
-	DestinationPort int
-	ProxyProtocol   bool
-	HTTP            *LoadBalancerHTTP // nil for tcp
-	HealthCheck     LoadBalancerHealthCheck
+	Protocol        string                  `json:"protocol,omitzero"` // tcp, http, https
+	ListenPort      int                     `json:"listen_port,omitzero"`
+	DestinationPort int                     `json:"destination_port,omitzero"`
+	ProxyProtocol   bool                    `json:"proxy_protocol,omitzero"`
+	HTTP            *LoadBalancerHTTP       `json:"http,omitzero"` // nil for tcp
+	HealthCheck     LoadBalancerHealthCheck `json:"health_check,omitzero"`
 }
 
 // LoadBalancerHTTP is the configuration of an HTTP or HTTPS service.
 type LoadBalancerHTTP struct {
-	CookieName     string
-	CookieLifetime time.Duration
-	TimeoutIdle    time.Duration
-	Certificates   []int64 // https only
-	RedirectHTTP   bool    // https only
-	StickySessions bool
+	CookieName     string        `json:"cookie_name,omitzero"`
+	CookieLifetime time.Duration `json:"cookie_lifetime,omitzero"`
+	TimeoutIdle    time.Duration `json:"timeout_idle,omitzero"`
+	Certificates   []int64       `json:"certificates,omitzero"`  // https only
+	RedirectHTTP   bool          `json:"redirect_http,omitzero"` // https only
+	StickySessions bool          `json:"sticky_sessions,omitzero"`
 }
 
 // LoadBalancerHealthCheck is how a service probes its targets.
 type LoadBalancerHealthCheck struct {
-	Protocol string // tcp or http
-	Port     int
-	Interval time.Duration
-	Timeout  time.Duration
-	Retries  int
-	HTTP     *LoadBalancerHealthCheckHTTP // nil for tcp
+	Protocol string                       `json:"protocol,omitzero"` // tcp or http
+	Port     int                          `json:"port,omitzero"`
+	Interval time.Duration                `json:"interval,omitzero"`
+	Timeout  time.Duration                `json:"timeout,omitzero"`
+	Retries  int                          `json:"retries,omitzero"`
+	HTTP     *LoadBalancerHealthCheckHTTP `json:"http,omitzero"` // nil for tcp
 }
 
 // LoadBalancerHealthCheckHTTP is the HTTP part of a health check.
 type LoadBalancerHealthCheckHTTP struct {
-	Domain      string
-	Path        string
-	Response    string
-	StatusCodes []string
-	TLS         bool
+	Domain      string   `json:"domain,omitzero"`
+	Path        string   `json:"path,omitzero"`
+	Response    string   `json:"response,omitzero"`
+	StatusCodes []string `json:"status_codes,omitzero"`
+	TLS         bool     `json:"tls,omitzero"`
 }
 
 // LoadBalancerTarget receives traffic. Its Type decides which of Server, Selector and IP are set.
 type LoadBalancerTarget struct {
-	Type     string // server, label_selector, ip
-	Server   int64
-	Selector string
+	Type     string `json:"type,omitzero"` // server, label_selector, ip
+	Server   int64  `json:"server,omitzero"`
+	Selector string `json:"selector,omitzero"`
 	// IP is the destination of the traffic of server and ip targets. For a server, it is the public IPv4
 	// address, an IPv6 address on request, or the address in the load balancer's network.
-	IP           netip.Addr
-	UsePrivateIP bool
+	IP           netip.Addr `json:"ip,omitzero"`
+	UsePrivateIP bool       `json:"use_private_ip,omitzero"`
 	// Health is the health of a server or ip target per listen port, in the order of the services.
-	Health []TargetHealth
+	Health []TargetHealth `json:"health,omitzero"`
 	// Targets are the servers that a label selector selects.
-	Targets Selected
+	Targets Selected `json:"targets,omitzero"`
 
 	selector *store.Selector // Selector, parsed; nil for other types
 }
 
 // TargetHealth is the health of one target by the health checks of one service.
 type TargetHealth struct {
-	ListenPort int
-	Status     string // unknown, healthy, unhealthy
+	ListenPort int    `json:"listen_port,omitzero"`
+	Status     string `json:"status,omitzero"` // unknown, healthy, unhealthy
 	// Detail and HTTPStatusCode are set only when Status is unhealthy.
-	Detail         string
-	HTTPStatusCode int
+	Detail         string `json:"detail,omitzero"`
+	HTTPStatusCode int    `json:"http_status_code,omitzero"`
 
-	// since is when the service began to check the target's current address.
-	since time.Time
+	// Since is when the service began to check the target's current address.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Clone implements Object.
@@ -198,7 +198,7 @@ func (lb *LoadBalancer) network() int64 {
 	if len(lb.PrivateNets) > 0 {
 		return lb.PrivateNets[0].Network
 	}
-	return lb.joining
+	return lb.Joining
 }
 
 // certificates returns the ids of all certificates that the services use, sorted, each once.

@@ -89,7 +89,7 @@ func (e loadBalancerCreation) failed(tx *Tx, failure *Error) {
 
 func (e loadBalancerCreation) finish(tx *Tx) {
 	id := e.Into.Member.ID
-	tx.LoadBalancers.Update(id, func(lb *LoadBalancer) { lb.joining, lb.Creating = 0, false })
+	tx.LoadBalancers.Update(id, func(lb *LoadBalancer) { lb.Joining, lb.Creating = 0, false })
 	tx.refreshLoadBalancer(id)
 }
 
@@ -121,7 +121,7 @@ func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 	lb := &LoadBalancer{
 		Meta: tx.NewMeta(in.Name, in.Labels),
 		LoadBalancerSettings: &LoadBalancerSettings{
-			Type: kind, Location: location, Algorithm: in.Algorithm, PublicEnabled: true, joining: in.Network, Creating: true,
+			Type: kind, Location: location, Algorithm: in.Algorithm, PublicEnabled: true, Joining: in.Network, Creating: true,
 		},
 	}
 	if lb.Algorithm == "" {

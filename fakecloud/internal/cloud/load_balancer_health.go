@@ -84,7 +84,7 @@ func (p Project) ReportTargetHealth(lb int64, reports []HealthReport) {
 }
 
 func (h *TargetHealth) report(r HealthReport) {
-	*h = TargetHealth{ListenPort: h.ListenPort, Status: r.Status, since: h.since}
+	*h = TargetHealth{ListenPort: h.ListenPort, Status: r.Status, Since: h.Since}
 	if r.Status != HealthUnhealthy {
 		return
 	}
@@ -189,7 +189,7 @@ func (st *State) nextHealth(lb *LoadBalancer, t *LoadBalancerTarget, h TargetHea
 	if !exists {
 		return HealthReport{}, time.Time{}, false
 	}
-	next, at = HealthReport{Status: HealthHealthy}, h.since
+	next, at = HealthReport{Status: HealthHealthy}, h.Since
 	switch {
 	case t.Type == "ip":
 	case s == nil || s.Status != ServerRunning:
@@ -317,7 +317,7 @@ func matchHealth(t *LoadBalancerTarget, services []LoadBalancerService, now time
 	known := t.Health
 	t.Health = make([]TargetHealth, 0, len(services))
 	for _, s := range services {
-		h := TargetHealth{ListenPort: s.ListenPort, Status: HealthUnknown, since: now}
+		h := TargetHealth{ListenPort: s.ListenPort, Status: HealthUnknown, Since: now}
 		for _, k := range known {
 			if k.ListenPort == s.ListenPort {
 				h = k

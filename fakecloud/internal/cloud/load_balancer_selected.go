@@ -62,10 +62,14 @@ func (f *targetFinder) find(s Selected) *LoadBalancerTarget {
 	return f.target
 }
 
+func newSelectedTree() *btree.BTreeG[selectedServer] {
+	return store.NewTree(func(a, b selectedServer) bool { return a.id < b.id })
+}
+
 // with returns the set with a target added. It replaces the target of the same server.
 func (s Selected) with(t *LoadBalancerTarget) Selected {
 	if s.tree == nil {
-		s.tree = store.NewTree(func(a, b selectedServer) bool { return a.id < b.id })
+		s.tree = newSelectedTree()
 	} else {
 		s.tree = store.CopyTree(s.tree)
 	}

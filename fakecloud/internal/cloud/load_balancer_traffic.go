@@ -4,8 +4,9 @@ import "time"
 
 // LoadBalancerTraffic is what a load balancer has moved in the current billing period, a calendar month in UTC.
 type LoadBalancerTraffic struct {
-	In, Out int64     // bytes from and to clients
-	month   time.Time // its beginning
+	In    int64     `json:"in,omitzero"`    // bytes from and to clients
+	Out   int64     `json:"out,omitzero"`   // bytes from and to clients
+	Month time.Time `json:"month,omitzero"` // its beginning
 }
 
 // AddLoadBalancerTraffic adds bytes that a load balancer has moved since the last report. A data plane calls it every few
@@ -14,7 +15,7 @@ func (p Project) AddLoadBalancerTraffic(lb, in, out int64) {
 	now := p.cloud.Now().UTC()
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	changes := func(t *LoadBalancerTraffic) bool {
-		return in > 0 || out > 0 || t != nil && !t.month.Equal(month)
+		return in > 0 || out > 0 || t != nil && !t.Month.Equal(month)
 	}
 	if old, ok := p.View().LoadBalancers.Get(lb); !ok || !changes(old.Traffic) {
 		return
@@ -24,8 +25,8 @@ func (p Project) AddLoadBalancerTraffic(lb, in, out int64) {
 		if !ok || !changes(old.Traffic) {
 			return nil
 		}
-		traffic := LoadBalancerTraffic{In: in, Out: out, month: month}
-		if t := old.Traffic; t != nil && t.month.Equal(month) {
+		traffic := LoadBalancerTraffic{In: in, Out: out, Month: month}
+		if t := old.Traffic; t != nil && t.Month.Equal(month) {
 			traffic.In, traffic.Out = t.In+in, t.Out+out
 		}
 		changed := *old // the settings and the targets are shared

@@ -19,36 +19,36 @@ const KindNetwork store.Kind = "network"
 // with the first IP of its network (ansible-collections/hetzner.hcloud #359).
 type Network struct {
 	store.Meta
-	IPRange               netip.Prefix
-	Subnets               []Subnet
-	Routes                []Route
-	Members               []NetworkMember // by kind and id
-	DeleteProtection      bool
-	ExposeRoutesToVSwitch bool
+	IPRange               netip.Prefix    `json:"ip_range,omitzero"`
+	Subnets               []Subnet        `json:"subnets,omitzero"`
+	Routes                []Route         `json:"routes,omitzero"`
+	Members               []NetworkMember `json:"members,omitzero"` // by kind and id
+	DeleteProtection      bool            `json:"delete_protection,omitzero"`
+	ExposeRoutesToVSwitch bool            `json:"expose_routes_to_vswitch,omitzero"`
 }
 
 // Subnet is a part of a network that addresses are taken from.
 type Subnet struct {
-	Type        string // cloud, server (deprecated) or vswitch
-	IPRange     netip.Prefix
-	NetworkZone string
-	Gateway     netip.Addr
-	VSwitchID   int64 // 0 unless Type is vswitch
+	Type        string       `json:"type,omitzero"` // cloud, server (deprecated) or vswitch
+	IPRange     netip.Prefix `json:"ip_range,omitzero"`
+	NetworkZone string       `json:"network_zone,omitzero"`
+	Gateway     netip.Addr   `json:"gateway,omitzero"`
+	VSwitchID   int64        `json:"vswitch_id,omitzero"` // 0 unless Type is vswitch
 }
 
 // Route sends traffic for a destination to a member of the network.
 type Route struct {
-	Destination netip.Prefix
-	Gateway     netip.Addr
+	Destination netip.Prefix `json:"destination,omitzero"`
+	Gateway     netip.Addr   `json:"gateway,omitzero"`
 }
 
 // NetworkMember is a server or load balancer in a network.
 type NetworkMember struct {
 	Ref
-	IP       netip.Addr
-	AliasIPs []netip.Addr
-	Subnet   netip.Prefix
-	Status   MemberStatus
+	IP       netip.Addr   `json:"ip,omitzero"`
+	AliasIPs []netip.Addr `json:"alias_ips,omitzero"`
+	Subnet   netip.Prefix `json:"subnet,omitzero"`
+	Status   MemberStatus `json:"status,omitzero"`
 }
 
 // MemberStatus shows whether a member is joining or leaving a network.

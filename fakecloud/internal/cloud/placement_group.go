@@ -16,8 +16,8 @@ const KindPlacementGroup store.Kind = "placement_group"
 // out: hosts, so a group never lacks one.
 type PlacementGroup struct {
 	store.Meta
-	Type    string
-	Servers []int64 // by ascending id
+	Type    string  `json:"type,omitzero"`
+	Servers []int64 `json:"servers,omitzero"` // by ascending id
 }
 
 // Clone implements Object.

@@ -32,15 +32,15 @@ const KindPrimaryIP store.Kind = "primary_ip"
 // Left out: blocking by an abuse department.
 type PrimaryIP struct {
 	store.Meta
-	Type     IPType
-	IP       netip.Prefix // of 32 or 64 bits
-	Location *Location
+	Type     IPType       `json:"type,omitzero"`
+	IP       netip.Prefix `json:"ip,omitzero"` // of 32 or 64 bits
+	Location *Location    `json:"location,omitzero"`
 	// Assignee is the server or load balancer that has the address. The zero value means none.
-	Assignee         Ref
-	AutoDelete       bool
-	Blocked          bool
-	DNSPtr           ReverseDNS
-	DeleteProtection bool
+	Assignee         Ref        `json:"assignee,omitzero"`
+	AutoDelete       bool       `json:"auto_delete,omitzero"`
+	Blocked          bool       `json:"blocked,omitzero"`
+	DNSPtr           ReverseDNS `json:"dns_ptr,omitzero"`
+	DeleteProtection bool       `json:"delete_protection,omitzero"`
 }
 
 // PrimaryIPTable holds a project's Primary IPs.

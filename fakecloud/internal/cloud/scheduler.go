@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -75,6 +76,16 @@ func (q *jobQueue) pop() job {
 	}
 	*q = all
 	return first
+}
+
+// sorted returns the jobs in the order in which they run.
+func (q jobQueue) sorted() []job {
+	return slices.SortedFunc(slices.Values(q), func(a, b job) int {
+		if a.before(&b) {
+			return -1
+		}
+		return 1
+	})
 }
 
 const noJob = math.MaxInt64

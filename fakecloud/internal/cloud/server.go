@@ -39,32 +39,35 @@ const KindServer store.Kind = "server"
 // guests, unless a hypervisor runs them. Without a guest, a shutdown always succeeds.
 type Server struct {
 	store.Meta
-	Status      ServerStatus
-	Type        *ServerType
-	Location    *Location
-	Image       *Image // nil after its image was deleted
-	ISO         *ISO
-	PrimaryDisk int // GB; a change of type without an upgrade of the disk keeps it
+	Status      ServerStatus `json:"status,omitzero"`
+	Type        *ServerType  `json:"type,omitzero"`
+	Location    *Location    `json:"location,omitzero"`
+	Image       *Image       `json:"image,omitzero"` // nil after its image was deleted
+	ISO         *ISO         `json:"iso,omitzero"`
+	PrimaryDisk int          `json:"primary_disk,omitzero"` // GB; a change of type without an upgrade of the disk keeps it
 	// PublicIPv4 and PublicIPv6 are ids of Primary IPs, 0 for none.
-	PublicIPv4, PublicIPv6 int64
-	FloatingIPs, Volumes   []int64 // by ascending id
+	PublicIPv4  int64   `json:"public_ipv4,omitzero"`
+	PublicIPv6  int64   `json:"public_ipv6,omitzero"`
+	FloatingIPs []int64 `json:"floating_ips,omitzero"` // by ascending id
+	Volumes     []int64 `json:"volumes,omitzero"`      // by ascending id
 	// Firewalls are those on the public interface, by ascending id. It is replaced as a whole.
-	Firewalls      []ServerFirewall
-	PrivateNets    []ServerPrivateNet
-	PlacementGroup int64 // 0 for none
+	Firewalls      []ServerFirewall   `json:"firewalls,omitzero"`
+	PrivateNets    []ServerPrivateNet `json:"private_nets,omitzero"`
+	PlacementGroup int64              `json:"placement_group,omitzero"` // 0 for none
 	// LoadBalancers are the ascending ids of the load balancers that have the server as a target. It is replaced as a whole,
 	// never changed in place.
-	LoadBalancers     []int64
-	RescueEnabled     bool
-	Backups           *Backups // nil when they are disabled
-	DeleteProtection  bool
-	RebuildProtection bool
-	SSHKeys           []int64
-	UserData          string
+	LoadBalancers     []int64  `json:"load_balancers,omitzero"`
+	RescueEnabled     bool     `json:"rescue_enabled,omitzero"`
+	Backups           *Backups `json:"backups,omitzero"` // nil when they are disabled
+	DeleteProtection  bool     `json:"delete_protection,omitzero"`
+	RebuildProtection bool     `json:"rebuild_protection,omitzero"`
+	SSHKeys           []int64  `json:"ssh_keys,omitzero"`
+	UserData          string   `json:"user_data,omitzero"`
 	// Started and Stopped are when the server was last powered on and off. Metrics cover the time between.
-	Started, Stopped time.Time
+	Started time.Time `json:"started,omitzero"`
+	Stopped time.Time `json:"stopped,omitzero"`
 	// RescueSince is when rescue mode was enabled.
-	RescueSince time.Time
+	RescueSince time.Time `json:"rescue_since,omitzero"`
 	// powered is when the server last started or stopped to run, zero for never. The health of load
 	// balancers' targets follows it.
 	powered time.Time
@@ -76,10 +79,10 @@ type Server struct {
 
 // ServerPrivateNet is a server's interface in a network.
 type ServerPrivateNet struct {
-	Network  int64
-	IP       netip.Addr
-	AliasIPs []netip.Addr
-	MAC      string
+	Network  int64        `json:"network,omitzero"`
+	IP       netip.Addr   `json:"ip,omitzero"`
+	AliasIPs []netip.Addr `json:"alias_ips,omitzero"`
+	MAC      string       `json:"mac,omitzero"`
 }
 
 // Clone implements Object.

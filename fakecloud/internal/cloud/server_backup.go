@@ -8,11 +8,11 @@ const MaxBackupsPerServer = 7
 // Backups says when the daily backups of a server are made. It is replaced as a whole, never changed in place.
 type Backups struct {
 	// Window is one of backupWindows.
-	Window string
-	// at is the time of a backup: after midnight, in UTC.
-	at time.Duration
-	// due is the time of the next one, so that a job of earlier backups notices that it is outdated.
-	due time.Time
+	Window string `json:"window,omitzero"`
+	// At is the time of a backup: after midnight, in UTC.
+	At time.Duration `json:"at,omitzero"`
+	// Due is the time of the next one, so that a job of earlier backups notices that it is outdated.
+	Due time.Time `json:"due,omitzero"`
 }
 
 // backupWindow is the length of a window.
@@ -28,13 +28,13 @@ func newBackups(server int64) *Backups {
 	minute := server % int64(backupWindow/time.Minute)
 	return &Backups{
 		Window: backupWindows[window],
-		at:     (22*time.Hour + time.Duration(window)*backupWindow + time.Duration(minute)*time.Minute) % (24 * time.Hour),
+		At:     (22*time.Hour + time.Duration(window)*backupWindow + time.Duration(minute)*time.Minute) % (24 * time.Hour),
 	}
 }
 
 // next returns the time of the first backup after a time.
 func (b *Backups) next(after time.Time) time.Time {
-	next := after.UTC().Truncate(24 * time.Hour).Add(b.at)
+	next := after.UTC().Truncate(24 * time.Hour).Add(b.At)
 	if !next.After(after) {
 		next = next.Add(24 * time.Hour)
 	}
@@ -77,7 +77,7 @@ const backupRetry = time.Minute
 // scheduleBackup makes a backup of a server at a time, and then one each day, until its backups are disabled. Like a request,
 // it needs a server that no action has locked. It leaves out a day on which the project has no room for another image.
 func (tx *Tx) scheduleBackup(server int64, b Backups, at time.Time) {
-	b.due = at
+	b.Due = at
 	tx.Servers.Update(server, func(s *Server) { s.Backups = &b })
 	tx.schedule(at.Sub(tx.now), backupDue{server})
 }
@@ -88,7 +88,7 @@ func (e backupDue) about() Ref { return Ref{KindServer, e.Server} }
 
 func (e backupDue) due(tx *Tx) {
 	s, ok := tx.Servers.Get(e.Server)
-	if !ok || s.Backups == nil || !s.Backups.due.Equal(tx.now) {
+	if !ok || s.Backups == nil || !s.Backups.Due.Equal(tx.now) {
 		return
 	}
 	if tx.Actions.Locked(s.Ref()) {

@@ -215,7 +215,7 @@ func TestLimitsOfServersAndPrimaryIPs(t *testing.T) {
 }
 
 // testNetwork creates a network with one small subnet in eu-central.
-func testNetwork(t *testing.T, p Project, name, ipRange string) *Network {
+func testNetwork(t testing.TB, p Project, name, ipRange string) *Network {
 	t.Helper()
 	r := netip.MustParsePrefix(ipRange)
 	n, _, err := p.CreateNetwork(CreateNetwork{

@@ -62,7 +62,7 @@ func serverCatalogue() *Catalogue {
 }
 
 // serverCloud returns a cloud whose actions take a second on a clock that only the test moves.
-func serverCloud(t *testing.T, o Options) (Project, *testclock.FakeClock) {
+func serverCloud(t testing.TB, o Options) (Project, *testclock.FakeClock) {
 	t.Helper()
 	clk := testclock.NewFakeClock(testNow)
 	o.Clock = clk

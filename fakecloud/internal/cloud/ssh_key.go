@@ -17,8 +17,8 @@ const KindSSHKey store.Kind = "ssh_key"
 // can be parsed, but that the real API refuses.
 type SSHKey struct {
 	store.Meta
-	Fingerprint string // MD5, colon separated
-	PublicKey   string
+	Fingerprint string `json:"fingerprint,omitzero"` // MD5, colon separated
+	PublicKey   string `json:"public_key,omitzero"`
 }
 
 // SSHKeyTable holds a project's SSH keys.

@@ -7,7 +7,7 @@ import (
 )
 
 // State is everything that one project owns at one moment. Only a [Tx] changes it. A new resource needs
-// a field here and a line in resources.
+// a field here, a line in resources and one in codecs.
 type State struct {
 	Servers         store.Table[*Server]
 	Networks        store.Table[*Network]
@@ -57,11 +57,12 @@ type resourceKind struct {
 type table interface {
 	Kind() store.Kind
 	Len() int
+	Has(id int64) bool
 	Touch(id int64)
 	Init(store.Kind)
 	Begin(*store.ChangeLog)
 	Publish()
-	RecordGone(*store.ChangeLog)
+	RecordAll(log *store.ChangeLog, created bool)
 }
 
 func newState(c *Catalogue) *State {

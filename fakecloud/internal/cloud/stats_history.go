@@ -84,7 +84,10 @@ func (h *statsHistory[S]) forget(id int64) {
 func (h *statsHistory[S]) copyTo(to *statsHistory[S]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	to.first, to.samples = maps.Clone(h.first), make(map[int64][]statsSample[S], len(h.samples))
+	to.first, to.samples = maps.Clone(h.first), nil
+	if h.samples != nil {
+		to.samples = make(map[int64][]statsSample[S], len(h.samples))
+	}
 	for id, all := range h.samples {
 		to.samples[id] = slices.Clone(all)
 	}

@@ -27,13 +27,13 @@ const (
 // because the cloud does not know the configuration of guests. A server's guest gets no disk.
 type Volume struct {
 	store.Meta
-	Size     int // GB
-	Location *Location
+	Size     int       `json:"size,omitzero"` // GB
+	Location *Location `json:"location,omitzero"`
 	// Server is the id of the server that the volume is attached to, 0 for none.
-	Server           int64
-	Format           string // xfs or ext4; "" if it was not formatted
-	Status           VolumeStatus
-	DeleteProtection bool
+	Server           int64        `json:"server,omitzero"`
+	Format           string       `json:"format,omitzero"` // xfs or ext4; "" if it was not formatted
+	Status           VolumeStatus `json:"status,omitzero"`
+	DeleteProtection bool         `json:"delete_protection,omitzero"`
 }
 
 // VolumeStatus is the status of a volume.

@@ -35,14 +35,14 @@ var AuthoritativeNameservers = []string{"hydrogen.ns.hetzner.com.", "oxygen.ns.h
 // suffixes (a zone's name needs two labels). The name decides how the domain is delegated, see [Delegation].
 type Zone struct {
 	store.Meta
-	Mode               string
-	TTL                int // seconds
-	PrimaryNameservers []PrimaryNameserver
-	DeleteProtection   bool
-	Serial             uint32 // YYYYMMDDnn; 0 in secondary mode
+	Mode               string              `json:"mode,omitzero"`
+	TTL                int                 `json:"ttl,omitzero"` // seconds
+	PrimaryNameservers []PrimaryNameserver `json:"primary_nameservers,omitzero"`
+	DeleteProtection   bool                `json:"delete_protection,omitzero"`
+	Serial             uint32              `json:"serial,omitzero"` // YYYYMMDDnn; 0 in secondary mode
 
 	// Delegation is how the parent zone delegates the domain, as far as the last check has found out.
-	Delegation Delegation
+	Delegation Delegation `json:"delegation,omitzero"`
 
 	sets       recordSets
 	publishing int  // actions that are running
@@ -51,10 +51,10 @@ type Zone struct {
 
 // PrimaryNameserver is where the zones of secondary mode come from.
 type PrimaryNameserver struct {
-	Address       netip.Addr
-	Port          int
-	TSIGKey       string // base64
-	TSIGAlgorithm string
+	Address       netip.Addr `json:"address,omitzero"`
+	Port          int        `json:"port,omitzero"`
+	TSIGKey       string     `json:"tsig_key,omitzero"` // base64
+	TSIGAlgorithm string     `json:"tsig_algorithm,omitzero"`
 }
 
 // WithoutKeys returns a copy without the TSIG keys of the primary name servers, and reports whether there are any.

@@ -8,9 +8,9 @@ import (
 
 // Delegation is how the parent zone delegates a domain (API document, authoritative_nameservers).
 type Delegation struct {
-	Status      string
-	Nameservers []string  // those of the parent zone
-	LastCheck   time.Time // zero before the first check
+	Status      string    `json:"status,omitzero"`
+	Nameservers []string  `json:"nameservers,omitzero"` // those of the parent zone
+	LastCheck   time.Time `json:"last_check,omitzero"`  // zero before the first check
 }
 
 // notChecked is what a new zone shows. Two maintained clients assert it.

@@ -13,12 +13,12 @@ import (
 
 // RRSet is the set of a zone's records with one name and type. A published one never changes.
 type RRSet struct {
-	Name             string // "@" for the zone itself
-	Type             string
-	TTL              *int // seconds; nil for the zone's
-	Labels           map[string]string
-	ChangeProtection bool
-	Records          []dns.Record
+	Name             string            `json:"name,omitzero"` // "@" for the zone itself
+	Type             string            `json:"type,omitzero"`
+	TTL              *int              `json:"ttl,omitzero"` // seconds; nil for the zone's
+	Labels           map[string]string `json:"labels,omitempty"`
+	ChangeProtection bool              `json:"change_protection,omitzero"`
+	Records          []dns.Record      `json:"records,omitzero"`
 	created          time.Time
 	age              int64 // grows with each new set of the zone
 }

@@ -67,7 +67,6 @@ func (r *recordSets) get(name, kind string) (*RRSet, bool) {
 // put stores a new set, or a new version of one.
 func (r *recordSets) put(now *RRSet) {
 	before, known := r.get(now.Name, now.Type)
-	all := r.own()
 	var labels map[string]string
 	if known {
 		now.age, labels = before.age, before.Labels
@@ -76,12 +75,18 @@ func (r *recordSets) put(now *RRSet) {
 		r.lastAge++
 		now.age = r.lastAge
 	}
-	r.count(now, 1)
-	all.byName.Set(now)
-	all.byType.Set(now)
-	all.byID.Set(now)
-	all.byAge.Set(now)
-	all.labels.Relabel(now.age, labels, now.Labels)
+	r.add(now, labels)
+}
+
+// add adds a set whose age is set. labels are those of the version before.
+func (r *recordSets) add(s *RRSet, labels map[string]string) {
+	all := r.own()
+	r.count(s, 1)
+	all.byName.Set(s)
+	all.byType.Set(s)
+	all.byID.Set(s)
+	all.byAge.Set(s)
+	all.labels.Relabel(s.age, labels, s.Labels)
 }
 
 // remove removes a set.

@@ -103,7 +103,8 @@ func (d *doubling) check(name string, n int, send func(n int) func() int) {
 	few, grew := measure(2*n), ""
 	for range 5 {
 		runtime.GC()
-		if grew = most.exceeds(few, cpuGrowthPerDoubling*cpuGrowthPerDoubling, growthPerDoubling*growthPerDoubling, negligible); grew == "" {
+		grew = most.exceeds(few, cpuGrowthPerDoubling*cpuGrowthPerDoubling, growthPerDoubling*growthPerDoubling, negligible)
+		if grew == "" {
 			return
 		}
 		most, few = least(most, measure(8*n)), least(few, measure(2*n))

@@ -35,6 +35,10 @@ type Controller struct {
 	// Ready, if set, reports whether clients can use the API.
 	Ready func() bool
 
+	// NewFork returns a fork of the cloud, with its own API and control API.
+	NewFork func() *Fork
+	forks   forks
+
 	mu        sync.Mutex // guards the fields below, and AddProject
 	actions   string
 	rateLimit int

@@ -66,6 +66,15 @@ func Endpoints() []Endpoint {
 		{Method: "PUT", Path: "/clock/speed", Summary: `make the clock run faster or slower: {"speed": 10}; 0 stops it`, handle: setSpeed},
 		{Method: "GET", Path: "/timeline", Summary: "what is due later, and for which resources, in the order in which it happens",
 			handle: timeline},
+		{Method: "GET", Path: "/snapshot", Summary: "all that the cloud has, with its secrets: JSON lines for PUT /snapshot and --snapshot",
+			stream: getSnapshot},
+		{Method: "PUT", Path: "/snapshot",
+			Summary: "replace all that the cloud has by a snapshot; its clock then shows the snapshot's time", handle: putSnapshot},
+		{Method: "POST", Path: "/fork",
+			Summary: "a copy of the cloud as it is now, with an endpoint and a control API of its own, which the answer names; at most " +
+				"100 at a time", handle: addFork},
+		{Method: "GET", Path: "/forks", Summary: "the copies that were not deleted", handle: listForks},
+		{Method: "DELETE", Path: "/forks/{fork}", Summary: "remove a copy", handle: deleteFork},
 		{Method: "GET", Path: "/profile", Summary: "how long actions take", handle: getProfile},
 		{Method: "PUT", Path: "/profile", Summary: `change how long new actions take: {"actions": "instant"}, realistic, or a duration`,
 			handle: setProfile},
@@ -127,7 +136,7 @@ func (c *Controller) Handler() http.Handler {
 		writeJSON(w, http.StatusForbidden, errorBody{"web pages of another origin may not use the control API; send the request without " +
 			"the headers Origin and Sec-Fetch-Site"})
 	}))
-	return protection.Handler(c.guard(mux))
+	return c.forks.route(protection.Handler(c.guard(mux)))
 }
 
 // guard refuses the requests that a browser sends for a foreign web page. Such a request has no JSON content type, or its

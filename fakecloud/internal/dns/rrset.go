@@ -17,16 +17,16 @@ const (
 
 // RRSet is the set of a zone's records with one name and type.
 type RRSet struct {
-	Name    string // "@" for the zone itself
-	Type    string
-	TTL     *int // seconds; nil for the zone's
-	Records []Record
+	Name    string   `json:"name,omitzero"` // "@" for the zone itself
+	Type    string   `json:"type,omitzero"`
+	TTL     *int     `json:"ttl,omitzero"` // seconds; nil for the zone's
+	Records []Record `json:"records,omitzero"`
 }
 
 // Record is one record of a set.
 type Record struct {
-	Value   string
-	Comment string
+	Value   string `json:"value,omitzero"`
+	Comment string `json:"comment,omitzero"`
 }
 
 var rrsetName = regexp.MustCompile(`^(@|(\*|` + domainLabel + `)(\.` + domainLabel + `)*)$`)

@@ -58,6 +58,50 @@ func (s *Set) Fork() *Set {
 	return f
 }
 
+// Saved is a rule with its counters, as data.
+type Saved struct {
+	Rule    fault.Rule `json:"rule"`
+	Matched uint64     `json:"matched"`
+	Applied uint64     `json:"applied"`
+	Random  []byte     `json:"random"` // what Probability continues with
+}
+
+// Save returns all rules.
+func (s *Set) Save() []Saved {
+	var all []Saved
+	for _, a := range *s.rules.Load() {
+		a.mu.Lock()
+		random, _ := a.source.MarshalBinary() // returns no error
+		all = append(all, Saved{a.rule, a.matched, a.applied, random})
+		a.mu.Unlock()
+	}
+	return all
+}
+
+// Load returns a set of saved rules for the same API. It returns an error if a rule is wrong.
+func (s *Set) Load(saved []Saved) (*Set, error) {
+	loaded := NewSet(s.operations)
+	for _, r := range saved {
+		if _, err := loaded.Add(context.Background(), r.Rule); err != nil {
+			return nil, err
+		}
+	}
+	for i, a := range *loaded.rules.Load() {
+		a.matched, a.applied = saved[i].Matched, saved[i].Applied
+		if err := a.source.UnmarshalBinary(saved[i].Random); err != nil {
+			return nil, fmt.Errorf("fault rule %.128q: random: %w", a.rule.Name, err)
+		}
+	}
+	return loaded, nil
+}
+
+// Take replaces all rules by those of another set, which is not used any more.
+func (s *Set) Take(other *Set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replace(*other.rules.Load())
+}
+
 // NewSet returns a set without rules, for an API with the given operations.
 func NewSet(operations []Operation) *Set {
 	s := &Set{operations: operations, changed: make(chan struct{})}

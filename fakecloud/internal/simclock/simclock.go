@@ -22,8 +22,8 @@ const MaxSpeed = 1_000_000
 
 const maxStep = 100 * 365 * 24 * time.Hour
 
-// latest is the latest time that Step accepts. An int64 counts nanoseconds only until 2262.
-var latest = time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)
+// Latest is the latest time that a clock can be set to. An int64 counts nanoseconds only until 2262.
+var Latest = time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Clock implements k8s.io/utils/clock.WithTickerAndDelayedExecution. All methods may be called from
 // several goroutines.
@@ -108,11 +108,23 @@ func (c *Clock) Step(d time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.Now()
-	if d < 0 || d > maxStep || now.Add(d).After(latest) {
-		return fmt.Errorf("clock step %v: must be 0 to %v, and must not lead beyond the year %d", d, maxStep, latest.Year())
+	if d < 0 || d > maxStep || now.Add(d).After(Latest) {
+		return fmt.Errorf("clock step %v: must be 0 to %v, and must not lead beyond the year %d", d, maxStep, Latest.Year())
 	}
 	c.turn(now.Add(d), c.rate.Load().speed)
 	return nil
+}
+
+// Set makes the clock show a time, which may be an earlier one. It fires nothing: timers and tickers keep the time that they have yet
+// to wait.
+func (c *Clock) Set(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	by := t.Sub(c.Now())
+	for _, w := range c.waiters {
+		w.due = w.due.Add(by)
+	}
+	c.turn(t.Round(0), c.rate.Load().speed)
 }
 
 // SetSpeed changes the speed of the clock. 1 is the machine's speed, and with 0 the clock stands still.

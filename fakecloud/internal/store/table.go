@@ -16,13 +16,13 @@ type Kind string
 type Meta struct {
 	// ID is unique over all projects and all kinds. A client that mixes up two ids gets a 404, not
 	// another resource.
-	ID int64
+	ID int64 `json:"id,omitzero"`
 	// Name, if not empty, is unique within project and kind.
-	Name string
+	Name string `json:"name,omitzero"`
 	// Labels is replaced as a whole, never changed in place.
-	Labels map[string]string
+	Labels map[string]string `json:"labels,omitempty"`
 	// Created is in UTC.
-	Created time.Time
+	Created time.Time `json:"created,omitzero"`
 }
 
 // Header returns the fields that all resources share.
@@ -129,6 +129,12 @@ func (t *Table[T]) Entry(id int64) (*Entry[T], bool) {
 	e, ok := t.ids.Get(key)
 	t.keys.Put(key)
 	return e, ok
+}
+
+// Has reports whether there is a resource with this id.
+func (t *Table[T]) Has(id int64) bool {
+	_, ok := t.Entry(id)
+	return ok
 }
 
 // Get returns the resource with this id, for reading only.
@@ -388,9 +394,13 @@ func (t *Table[T]) Begin(log *ChangeLog) { t.log, t.owned = log, false }
 // Publish ends the changes.
 func (t *Table[T]) Publish() { t.Begin(nil) }
 
-// RecordGone records the deletion of everything in the table.
-func (t *Table[T]) RecordGone(log *ChangeLog) {
+// RecordAll records the creation, or the deletion, of everything in the table.
+func (t *Table[T]) RecordAll(log *ChangeLog, created bool) {
 	for v := range t.All() {
-		log.Record(t.kind, v.Header().ID, v, nil)
+		if created {
+			log.Record(t.kind, v.Header().ID, nil, v)
+		} else {
+			log.Record(t.kind, v.Header().ID, v, nil)
+		}
 	}
 }

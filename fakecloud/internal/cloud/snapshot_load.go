@@ -1,0 +1,478 @@
+package cloud
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
+)
+
+// Snapshot is the content of a snapshot, which [Cloud.Restore] takes over.
+type Snapshot struct {
+	// Time is that of the cloud's clock when the snapshot was made.
+	Time time.Time
+	// Extra are the lines of kinds that this package does not know.
+	Extra []SnapshotLine
+	cloud *Cloud // it does not run
+}
+
+// loader reads a snapshot into a cloud that does not run.
+type loader struct {
+	cloud    *Cloud
+	snapshot *Snapshot
+	projects map[int64]*Tx
+	tx       *Tx // that of the line's project; nil if it has none
+	ids      map[int64]bool
+	links    []func() error // of resources to others that may come later
+	ended    bool
+}
+
+// maxSnapshotLine is the size of the largest line in bytes. The largest resource is a load balancer with thousands of targets.
+const maxSnapshotLine = 256 << 20
+
+// ReadSnapshot reads a snapshot for this cloud, which it does not change. An error names the line.
+func (c *Cloud) ReadSnapshot(r io.Reader) (*Snapshot, error) {
+	l := &loader{cloud: c.copy(c.clock), snapshot: &Snapshot{}, projects: map[int64]*Tx{}, ids: map[int64]bool{}}
+	l.cloud.clear()
+	l.snapshot.cloud = l.cloud
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, maxSnapshotLine)
+	n := 0
+	for in.Scan() {
+		if n++; l.ended {
+			return nil, fmt.Errorf("line %d: stands after the end of the snapshot; remove it", n)
+		}
+		if err := l.line(n, in.Bytes()); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	switch {
+	case in.Err() != nil:
+		return nil, fmt.Errorf("line %d: %w", n+1, in.Err())
+	case !l.ended:
+		return nil, fmt.Errorf("line %d: the snapshot has no end, so a part of it is missing; save it again", n)
+	}
+	if err := l.finish(); err != nil {
+		return nil, err
+	}
+	return l.snapshot, nil
+}
+
+// clear removes everything from a cloud that does not run.
+func (c *Cloud) clear() {
+	c.queue, c.finished, c.waiting, c.backlog = nil, nil, nil, false
+	c.projects.Store(&map[int64]*projectData{})
+	c.tokens.Store(&map[string]Token{})
+	c.ips.reset()
+	c.lbIPs.reset()
+	c.loadBalancerStats.reset()
+	c.serverUsage.reset()
+	c.serverTraffic.reset()
+}
+
+// decodeStrictly decodes JSON. It returns an error for a field that does not exist.
+func decodeStrictly(data []byte, to any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("has more than one JSON value")
+	}
+	return nil
+}
+
+func (l *loader) line(n int, text []byte) error {
+	var line SnapshotLine
+	if err := decodeStrictly(text, &line); err != nil {
+		return fmt.Errorf("not a line of a snapshot: %w", err)
+	}
+	if (n == 1) != (line.Kind == lineCloud) {
+		return fmt.Errorf("kind %.64q: a snapshot must begin with one line of kind %q", line.Kind, lineCloud)
+	}
+	if l.tx = l.projects[line.Project]; line.Project != 0 && l.tx == nil {
+		return fmt.Errorf("project %d: must have a line of kind %q before", line.Project, lineProject)
+	}
+	if kind := slices.Index(Kinds(), store.Kind(line.Kind)); kind >= 0 {
+		return l.inProject(func(data []byte) error {
+			return codecs[resources[kind].kind].load(l, resources[kind].table(l.tx.State), data)
+		}, line)
+	}
+	switch line.Kind {
+	case lineCloud:
+		return decodeTo(line.Data, l.header)
+	case lineProject:
+		return decodeTo(line.Data, l.project)
+	case lineToken:
+		return l.inProject(decoder(l.token), line)
+	case lineRRSet:
+		return l.inProject(decoder(l.rrset), line)
+	case lineFollower:
+		return l.inProject(decoder(l.follower), line)
+	case lineTimer:
+		return l.inProject(decoder(l.timer), line)
+	case lineTask:
+		return l.inProject(decoder(l.task), line)
+	case lineBalancer:
+		return decodeTo(line.Data, func(s *savedStats[LoadBalancerStats]) error { return loadStats(&l.cloud.loadBalancerStats, s) })
+	case lineUsage:
+		return decodeTo(line.Data, func(s *savedStats[hypervisor.Usage]) error { return loadStats(&l.cloud.serverUsage, s) })
+	case lineTraffic:
+		return decodeTo(line.Data, func(s *savedStats[hypervisor.Usage]) error { return loadStats(&l.cloud.serverTraffic, s) })
+	case lineEnd:
+		l.ended = true
+		return decodeTo(line.Data, func(lines *int) error {
+			if *lines != n {
+				return fmt.Errorf("the snapshot had %d lines; save it again, or set the number of lines to %d if this is right", *lines, n)
+			}
+			return nil
+		})
+	}
+	line.Data, line.Number = bytes.Clone(line.Data), n
+	l.snapshot.Extra = append(l.snapshot.Extra, line)
+	return nil
+}
+
+func (l *loader) inProject(load func([]byte) error, line SnapshotLine) error {
+	if l.tx == nil {
+		return fmt.Errorf("kind %.64q: must name its project", line.Kind)
+	}
+	return load(line.Data)
+}
+
+func decodeTo[T any](data []byte, take func(*T) error) error {
+	var v T
+	if err := decodeStrictly(data, &v); err != nil {
+		return err
+	}
+	return take(&v)
+}
+
+func decoder[T any](take func(*T) error) func([]byte) error {
+	return func(data []byte) error { return decodeTo(data, take) }
+}
+
+func (l *loader) header(h *savedCloud) error {
+	switch {
+	case h.Version < 1 || h.Version > SnapshotVersion:
+		return fmt.Errorf("version %d: must be 1 to %d; use the version of fakecloud that wrote it, or a later one", h.Version,
+			SnapshotVersion)
+	case h.Time.IsZero() || h.Time.After(simclock.Latest):
+		return fmt.Errorf("time %v: must be a time before %v", h.Time, simclock.Latest)
+	case h.LastID < firstID || h.LastID >= 1<<53:
+		return fmt.Errorf("last_id %d: must be %d to 2^53", h.LastID, firstID)
+	}
+	ca, err := loadAuthority(l.cloud.seed, h.Authority)
+	if err != nil {
+		return err
+	}
+	l.snapshot.Time, l.cloud.ca, l.cloud.passwords = h.Time.UTC(), ca, h.Passwords
+	l.cloud.lastID.Store(h.LastID)
+	l.cloud.countsTraffic.Store(h.CountsTraffic)
+	// A number outside of the pool, which may be another one now, is where the search begins anew.
+	l.cloud.ips.v4.seek(h.NextIPv4)
+	l.cloud.ips.v6.seek(h.NextIPv6)
+	l.cloud.lbIPs.v4.seek(h.NextBalancerIPv4)
+	return nil
+}
+
+func (l *loader) project(p *savedProject) error {
+	if p.ID <= 0 || p.Name == "" || l.projects[p.ID] != nil {
+		return fmt.Errorf("project %d, %.64q: must have an id of its own above 0, and a name", p.ID, p.Name)
+	}
+	for _, other := range l.cloud.Projects() {
+		if other.Name() == p.Name {
+			return fmt.Errorf("project %d: its name %.64q is that of project %d", p.ID, p.Name, other.ID())
+		}
+	}
+	d := &projectData{id: p.ID, name: p.Name}
+	d.state.Store(newState(l.cloud.catalogue))
+	all := maps.Clone(*l.cloud.projects.Load())
+	all[p.ID] = d
+	l.cloud.projects.Store(&all)
+	l.projects[p.ID] = l.cloud.begin(d, d.state.Load(), l.snapshot.Time, nil)
+	return nil
+}
+
+func (l *loader) token(t *savedToken) error {
+	if _, exists := l.cloud.Token(t.Token); exists || t.Token == "" {
+		return errors.New("token: must not be empty or that of an earlier line")
+	}
+	l.cloud.AddToken(t.Token, Token{Project: l.tx.project.id, ReadOnly: t.ReadOnly, APIDate: t.APIDate})
+	return nil
+}
+
+// meta checks what all resources have.
+func (l *loader) meta(m *store.Meta) error {
+	switch {
+	case m.ID <= 0 || m.ID > l.cloud.lastID.Load():
+		return fmt.Errorf("id %d: must be 1 to %d, the last_id of the first line", m.ID, l.cloud.lastID.Load())
+	case l.ids[m.ID]:
+		return fmt.Errorf("id %d: must be that of one line only", m.ID)
+	}
+	l.ids[m.ID] = true
+	m.Created = m.Created.UTC()
+	if m.Labels = labelsOrNone(m.Labels); maps.Equal(m.Labels, l.cloud.lastLabels) {
+		m.Labels = l.cloud.lastLabels // see Tx.NewMeta
+	}
+	l.cloud.lastLabels = m.Labels
+	return ValidateLabels(m.Labels)
+}
+
+// load is the opposite of saveWork.
+func (s *savedWork) load() (any, error) {
+	t, ok := workTypes()[s.Type]
+	if !ok || s.Type == timerNames()[reflect.TypeFor[graceEnds]()] {
+		return nil, fmt.Errorf("type %.64q: must be one of %v", s.Type, slices.Sorted(maps.Keys(workTypes())))
+	}
+	v := reflect.New(t)
+	if err := decodeStrictly(s.Args, v.Interface()); err != nil {
+		return nil, fmt.Errorf("args of %s: %w", s.Type, err)
+	}
+	return v.Elem().Interface(), nil
+}
+
+// running returns an error unless an action runs.
+func (l *loader) running(id int64) error {
+	if a, ok := l.tx.Actions.Get(id); !ok || a.Status != ActionRunning {
+		return fmt.Errorf("action %d: must be running", id)
+	}
+	return nil
+}
+
+func (l *loader) follower(f *savedFollower) error {
+	if f.After != hanging {
+		if err := l.running(f.After); err != nil {
+			return err
+		}
+	}
+	l.tx.Actions.waiting.Set(follower{f.After, f.Action})
+	return l.running(f.Action)
+}
+
+func (l *loader) timer(saved *savedTimer) error {
+	work, err := saved.load()
+	if err != nil {
+		return err
+	}
+	t, ok := work.(timer)
+	earliest := l.snapshot.Time.Add(-time.Hour) // a cloud that has much to do may be late
+	if !ok || saved.Due.Before(earliest) || saved.Due.After(simclock.Latest) {
+		return fmt.Errorf("timer of type %.64q, due %v: must be a type of timers, and due from %v to %v", saved.Type, saved.Due,
+			earliest, simclock.Latest)
+	}
+	l.cloud.jobSeq++
+	l.cloud.queue.push(job{due: saved.Due.UTC(), seq: l.cloud.jobSeq, project: l.tx.project, timer: t})
+	return nil
+}
+
+// task is the task of a hypervisor that was lost: one that attaches gets it.
+func (l *loader) task(saved *savedTask) error {
+	lost := &attachment{tasks: map[int64]*task{}}
+	t := &task{hypervisor: lost, project: l.tx.project, action: saved.Action, server: saved.Server, deadline: saved.Deadline.UTC()}
+	lost.tasks[t.action] = t
+	l.cloud.waiting = append(l.cloud.waiting, t)
+	return l.running(saved.Action)
+}
+
+func loadStats[S any](h *statsHistory[S], saved *savedStats[S]) error {
+	if !slices.IsSortedFunc(saved.Samples, func(a, b savedSample[S]) int { return a.At.Compare(b.At) }) || len(saved.Samples) > maxStats {
+		return fmt.Errorf("samples: must be at most %d, in the order of their times", maxStats)
+	}
+	for _, s := range saved.Samples {
+		h.add(saved.ID, s.At, s.Stats)
+	}
+	if h.first != nil {
+		h.first[saved.ID] = saved.First
+	}
+	return nil
+}
+
+func (i *issuer) saved() savedIssuer {
+	return savedIssuer{string(encodePEM("CERTIFICATE", i.cert.Raw)), string(encodeKey(i.key))}
+}
+
+func loadAuthority(seed uint64, saved []savedIssuer) (*authority, error) {
+	if len(saved) != 2 {
+		return nil, errors.New("authority: must have two certificates with their keys")
+	}
+	ca := &authority{seed: seed}
+	for i, to := range []*issuer{&ca.root, &ca.sub} {
+		pair, err := tls.X509KeyPair([]byte(saved[i].Certificate), []byte(saved[i].PrivateKey))
+		if err != nil {
+			return nil, fmt.Errorf("authority.%d: %w", i, err)
+		}
+		key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+		if !ok {
+			return nil, fmt.Errorf("authority.%d: must have an ECDSA key", i)
+		}
+		to.cert, to.key = pair.Leaf, key
+	}
+	ca.once.Do(func() {})
+	return ca, nil
+}
+
+// finish checks what can be checked only at the end.
+func (l *loader) finish() error {
+	for _, link := range l.links {
+		if err := link(); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(l.cloud.finished, func(a, b finishedAction) int { return a.at.Compare(b.at) })
+	for _, tx := range l.projects {
+		if err := tx.checkReferences(); err != nil {
+			return err
+		}
+		for _, t := range tx.tables() {
+			t.Publish()
+		}
+		tx.project.state.Store(tx.State)
+	}
+	if l.projects[1] == nil {
+		return errors.New("project 1: must exist")
+	}
+	return l.cloud.rehearse(l.snapshot.Time)
+}
+
+// checkReferences returns an error if a resource names one that does not exist, and other code relies on it.
+func (tx *Tx) checkReferences() (err error) {
+	need := func(from Ref, kind store.Kind, ids ...int64) {
+		for _, id := range ids {
+			if id != 0 && err == nil && !tx.has(Ref{kind, id}) {
+				err = fmt.Errorf("project %d: the %s %d must exist: the %s %d names it", tx.project.id, words(kind), id, words(from.Kind),
+					from.ID)
+			}
+		}
+	}
+	for s := range tx.Servers.All() {
+		need(s.Ref(), KindPrimaryIP, s.PublicIPv4, s.PublicIPv6)
+		need(s.Ref(), KindFloatingIP, s.FloatingIPs...)
+		need(s.Ref(), KindVolume, s.Volumes...)
+		need(s.Ref(), KindPlacementGroup, s.PlacementGroup)
+		need(s.Ref(), KindLoadBalancer, s.LoadBalancers...)
+		for _, f := range s.Firewalls {
+			need(s.Ref(), KindFirewall, f.ID)
+		}
+		for _, n := range s.PrivateNets {
+			need(s.Ref(), KindNetwork, n.Network)
+		}
+	}
+	for lb := range tx.LoadBalancers.All() {
+		need(lb.Ref(), KindPrimaryIP, lb.IPv4.PrimaryIP, lb.IPv6.PrimaryIP)
+		need(lb.Ref(), KindNetwork, lb.network())
+		need(lb.Ref(), KindCertificate, lb.certificates()...)
+		need(lb.Ref(), KindServer, serversOf(lb.Targets)...)
+	}
+	for n := range tx.Networks.All() {
+		for _, m := range n.Members {
+			need(n.Ref(), m.Kind, m.ID)
+		}
+	}
+	for ip := range tx.PrimaryIPs.All() {
+		need(ip.Ref(), ip.Assignee.Kind, ip.Assignee.ID)
+	}
+	for ip := range tx.FloatingIPs.All() {
+		need(ip.Ref(), KindServer, ip.Server)
+	}
+	for v := range tx.Volumes.All() {
+		need(v.Ref(), KindServer, v.Server)
+	}
+	for f := range tx.Firewalls.All() {
+		need(f.Ref(), KindServer, f.servers()...)
+	}
+	for g := range tx.PlacementGroups.All() {
+		need(Ref{KindPlacementGroup, g.ID}, KindServer, g.Servers...)
+	}
+	for c := range tx.Certificates.All() {
+		for _, r := range c.UsedBy {
+			need(c.Ref(), r.Kind, r.ID)
+		}
+	}
+	return err
+}
+
+// has reports whether a resource exists.
+func (st *State) has(r Ref) bool {
+	i := slices.IndexFunc(resources[:], func(d resourceKind) bool { return d.kind == r.Kind })
+	return i >= 0 && resources[i].table(st).Has(r.ID)
+}
+
+// rehearse lets a copy of the cloud do what is due, and returns an error if that cannot be done: a file that a user has edited may
+// have work that fits no resource. What is repeated without end is done a few times.
+func (c *Cloud) rehearse(start time.Time) (err error) {
+	clk := simclock.NewAt(start, 0)
+	f := c.copy(clk)
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("what is due in the snapshot does not fit its resources, so it cannot happen (%v); save it again", broken)
+		}
+	}()
+	f.ResumeActions()
+	var last time.Time
+	for _, j := range f.queue {
+		if j.due.After(last) {
+			last = j.due
+		}
+	}
+	for range len(f.queue)/maxBatch + 10 {
+		f.settleBatch(last)
+	}
+	return nil
+}
+
+// Restore replaces all that the cloud has by what a snapshot of [Cloud.ReadSnapshot] has. A snapshot can be restored once. Projects,
+// tokens, resources and actions that are not in the snapshot are gone. Subscribers get an event for each resource that goes and each
+// that comes. Hypervisors are detached: they attach again and get the new guests. The clock shows the time of the snapshot, unless it is
+// one of the options.
+func (c *Cloud) Restore(s *Snapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := s.cloud
+	for _, h := range c.hypervisors {
+		if h.session != nil {
+			h.session.finish(hypervisor.ErrDetached)
+		}
+	}
+	c.hypervisors = nil
+	before := c.Projects()
+	if clk, ok := c.clock.(*simclock.Clock); ok {
+		clk.Set(s.Time)
+	}
+	c.ca, c.passwords, c.jobSeq, c.queue, c.finished, c.waiting = f.ca, f.passwords, f.jobSeq, f.queue, f.finished, f.waiting
+	c.ips, c.lbIPs, c.lastLabels, c.backlog = f.ips, f.lbIPs, f.lastLabels, false
+	c.lastID.Store(max(c.lastID.Load(), f.lastID.Load())) // no id is given out twice
+	c.tokens.Store(f.tokens.Load())
+	c.countsTraffic.Store(f.countsTraffic.Load())
+	f.loadBalancerStats.copyTo(&c.loadBalancerStats)
+	f.serverUsage.copyTo(&c.serverUsage)
+	f.serverTraffic.copyTo(&c.serverTraffic)
+	c.projects.Store(f.projects.Load())
+	for _, p := range before {
+		gone := p.data.state.Load()
+		p.data.state.Store(newState(c.catalogue))
+		c.publishAll(p.data, gone, false)
+	}
+	for _, p := range c.Projects() {
+		c.publishAll(p.data, p.data.state.Load(), true)
+	}
+	c.broadcast()
+	c.rearm()
+	select {
+	case c.wake <- struct{}{}: // the clock has changed
+	default:
+	}
+}

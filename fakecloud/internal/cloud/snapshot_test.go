@@ -1,0 +1,372 @@
+package cloud
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
+)
+
+// busyCloud returns a cloud in which a random history has left lines of all kinds for a snapshot. If a change of the rules makes
+// TestASnapshotHasEveryKind fail, take another seed.
+func busyCloud(t testing.TB) *Cloud {
+	t.Helper()
+	p, clk := serverCloud(t, Options{Seed: 1})
+	testNetwork(t, p, "one", "10.0.0.0/24")
+	testNetwork(t, p, "two", "10.1.0.0/24")
+	p.cloud.AddToken("secret", Token{Project: 1, ReadOnly: true, APIDate: testNow})
+	p.cloud.AddProject("empty")
+	m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(29, 1))}
+	for i := range 30 {
+		_, _, _ = p.CreateSSHKey(CreateSSHKey{Name: m.name(), PublicKey: publicKey(i)})
+		run(m, m.rnd.Uint64(), 25, nil)
+	}
+	for s := range p.View().Servers.All() {
+		if err := p.cloud.ReportServerUsage(s.ID, hypervisor.Usage{CPU: 5}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for lb := range p.View().LoadBalancers.All() {
+		p.ReportLoadBalancerStats(lb.ID, LoadBalancerStats{OpenConnections: 3})
+	}
+	_, _, _ = p.WithOutcome(&ActionOutcome{Hang: true}).RebootServer(m.server())
+	run(m, 1, 25, nil)
+	_, _, _, _ = p.CreateManagedCertificate(CreateManagedCertificate{Name: "cert", DomainNames: []string{"example.com"}})
+	p.cloud.Settle()
+	return p.cloud
+}
+
+func saveText(t testing.TB, c *Cloud) string {
+	t.Helper()
+	var text bytes.Buffer
+	if err := c.Save(&text, nil); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+// TestASnapshotHasEveryField finds fields that a snapshot would lose: without a tag, or neither exported nor in the list of those that
+// it saves or makes anew.
+func TestASnapshotHasEveryField(t *testing.T) {
+	known := map[string][]string{
+		"Server":             {"powered", "filtered", "epoch"},
+		"LoadBalancerTarget": {"selector"}, // parsed
+		"Firewall":           {"inForce", "setting", "targets", "applied"},
+		"FirewallTarget":     {"order", "pending", "filters", "selector", "selected", "coming"},
+		"Zone":               {"sets", "publishing", "failed"},
+		"RRSet":              {"created", "age"},
+		"Action":             {"waited", "takes", "plan"},
+		"actionPlan":         {},
+		"recordSets":         {"indexes", "owned", "records", "protected", "lastAge"},
+	}
+	byName := []any{ServerType{}, Location{}, LoadBalancerType{}, ISO{}} // parts of the catalogue
+	seen := map[reflect.Type]bool{}
+	for _, v := range byName {
+		seen[reflect.TypeOf(v)] = true
+	}
+	var walk func(reflect.Type)
+	walk = func(typ reflect.Type) {
+		switch typ.Kind() {
+		case reflect.Pointer, reflect.Slice:
+			walk(typ.Elem())
+			return
+		case reflect.Struct:
+		default:
+			return
+		}
+		if seen[typ] || !strings.Contains(typ.PkgPath(), "/fakecloud/") || typ == reflect.TypeFor[Selected]() {
+			return
+		}
+		seen[typ] = true
+		for f := range typ.Fields() {
+			switch {
+			case f.IsExported() && !f.Anonymous && f.Tag.Get("json") == "" && typ.Name() != "actionPlan":
+				t.Errorf("%s.%s has no tag for JSON", typ.Name(), f.Name)
+			case !f.IsExported() && !slices.Contains(known[typ.Name()], f.Name):
+				t.Errorf("%s.%s: say in this test how a snapshot saves it", typ.Name(), f.Name)
+			}
+			if f.IsExported() {
+				walk(f.Type)
+			}
+		}
+	}
+	for _, r := range resources {
+		if codecs[r.kind] == nil {
+			t.Errorf("%s: has no codec", r.kind)
+		}
+	}
+	for _, v := range []any{
+		Server{}, Network{}, LoadBalancer{}, Certificate{}, PrimaryIP{}, FloatingIP{}, Volume{}, Firewall{}, FirewallTarget{}, Zone{},
+		RRSet{}, PlacementGroup{}, SSHKey{}, Image{}, Action{}, actionPlan{}, recordSets{},
+	} {
+		walk(reflect.TypeOf(v))
+	}
+}
+
+// TestASnapshotHasEveryKind makes sure that the tests here see all kinds of lines.
+func TestASnapshotHasEveryKind(t *testing.T) {
+	text := saveText(t, busyCloud(t))
+	others := []store.Kind{
+		lineCloud, lineProject, lineToken, lineRRSet, lineFollower, lineTimer, lineBalancer, lineUsage, lineEnd,
+	}
+	for _, kind := range append(Kinds(), others...) {
+		if !strings.Contains(text, fmt.Sprintf("\n{%q:%q", "kind", kind)) && !strings.HasPrefix(text, fmt.Sprintf("{%q:%q", "kind", kind)) {
+			t.Errorf("the snapshot has no line of kind %s", kind)
+		}
+	}
+}
+
+// TestAWrongSnapshotIsRefused shows the errors of files that are broken, and that the cloud stays as it was.
+func TestAWrongSnapshotIsRefused(t *testing.T) {
+	c := busyCloud(t)
+	good := saveText(t, c)
+	lines := strings.SplitAfter(good, "\n")
+	lines = lines[:len(lines)-1]
+	at := func(kind string) int {
+		return slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, fmt.Sprintf(`{"kind":%q`, kind)) })
+	}
+	edit := func(kind, old, now string) string {
+		changed := slices.Clone(lines)
+		changed[at(kind)] = strings.Replace(changed[at(kind)], old, now, 1)
+		return strings.Join(changed, "")
+	}
+	twice := func(kind string) string {
+		return strings.Join(slices.Insert(slices.Clone(lines), at(kind), lines[at(kind)]), "")
+	}
+	for name, test := range map[string]struct{ text, want string }{
+		"empty":                {"", "the snapshot has no end"},
+		"cut off":              {strings.Join(lines[:9], ""), "line 9: the snapshot has no end, so a part of it is missing"},
+		"cut in a line":        {good[:len(good)/2], "line"},
+		"a line less":          {strings.Join(slices.Delete(slices.Clone(lines), at("ssh_key"), at("ssh_key")+1), ""), "the snapshot had"},
+		"something after it":   {good + good, "stands after the end"},
+		"not a snapshot":       {"hello\n", "line 1: not a line of a snapshot"},
+		"another kind first":   {strings.Join(lines[1:], ""), `line 1: kind "project": a snapshot must begin with`},
+		"a later version":      {edit(lineCloud, `"version":1`, `"version":2`), "line 1: version 2: must be 1 to 1; use the version"},
+		"no version":           {edit(lineCloud, `"version":1`, `"version":0`), "version 0"},
+		"a field of a later":   {edit("server", `"status"`, `"staatus"`), `unknown field "staatus"`},
+		"an unknown project":   {edit("server", `"project":1`, `"project":7`), "project 7: must have a line"},
+		"no project":           {edit("server", `"project":1,`, ``), "must name its project"},
+		"an id twice":          {twice("network"), "must be that of one line only"},
+		"an unknown type":      {edit("server", `"type":"`, `"type":"huge-`), `must be in the catalogue`},
+		"an unknown effect":    {edit(lineTimer, `"type":"`, `"type":"x`), "must be one of"},
+		"no certificates":      {edit(lineCloud, "BEGIN CERTIFICATE", "BEGIN"), "authority.0"},
+		"a project name twice": {edit(lineProject, "default", "empty"), "its name"},
+		"a token twice":        {twice(lineToken), "token: must not be empty or that of an earlier line"},
+		"an address twice":     {twice("primary_ip"), "must be that of one line only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.ReadSnapshot(strings.NewReader(test.text))
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "line ") {
+				t.Errorf("got %v, want an error with a line and %q", err, test.want)
+			}
+		})
+	}
+	sameLines(t, good, saveText(t, c))
+}
+
+// TestEachWrongFieldOfASnapshot replaces each value of a snapshot by others. Some are refused. With the others, the cloud must be
+// able to go on.
+func TestEachWrongFieldOfASnapshot(t *testing.T) {
+	t.Parallel()
+	lines := strings.SplitAfter(saveText(t, busyCloud(t)), "\n")
+	accepted, refused, tried := 0, 0, map[string]int{}
+	for i, line := range lines {
+		var v any
+		if json.Unmarshal([]byte(line), &v) != nil {
+			continue
+		}
+		for _, path := range paths(v) {
+			key := fmt.Sprint(v.(map[string]any)["kind"], path)
+			if tried[key]++; tried[key] > 1 { // more of one field show nothing new
+				continue
+			}
+			for _, wrong := range []string{"null", "-1", "1000003", `"x"`, "[]", "{}", "[null]"} {
+				changed := slices.Clone(lines)
+				changed[i] = replaced(t, v, path, json.RawMessage(wrong))
+				name := fmt.Sprintf("line %d: %v = %s", i+1, path, wrong)
+				if goesOn(t, name, strings.Join(changed, "")) {
+					accepted++
+				} else {
+					refused++
+				}
+			}
+		}
+	}
+	t.Logf("%d changes were accepted, %d refused", accepted, refused)
+	if accepted == 0 || refused == 0 {
+		t.Error("the test tries too little")
+	}
+}
+
+// goesOn loads a snapshot and lets the cloud go on; false if it is refused.
+func goesOn(t testing.TB, name, text string) bool {
+	t.Helper()
+	defer func() {
+		if broken := recover(); broken != nil {
+			t.Errorf("%s: the cloud panics: %v", name, broken)
+		}
+	}()
+	p, clk := serverCloud(t, Options{Seed: 1})
+	defer p.cloud.Close()
+	s, err := p.cloud.ReadSnapshot(strings.NewReader(text))
+	if err != nil {
+		return false
+	}
+	p.cloud.Restore(s)
+	clk.SetTime(s.Time)
+	p, _ = p.cloud.Project(1)
+	m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(1, 1))}
+	contents(p.View())
+	run(m, 1, 40, nil)
+	p.cloud.ResumeActions()
+	contents(p.View())
+	return true
+}
+
+// paths returns the path of each value in JSON.
+func paths(v any) (all [][]string) {
+	add := func(name string, v any) {
+		all = append(all, []string{name})
+		for _, rest := range paths(v) {
+			all = append(all, append([]string{name}, rest...))
+		}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for name, part := range v {
+			add(name, part)
+		}
+	case []any:
+		if len(v) > 0 {
+			add("0", v[0])
+		}
+	}
+	return all
+}
+
+// replaced returns JSON with another value at a path.
+func replaced(t testing.TB, v any, path []string, value any) string {
+	t.Helper()
+	var change func(v any, path []string) any
+	change = func(v any, path []string) any {
+		if len(path) == 0 {
+			return value
+		}
+		switch v := v.(type) {
+		case map[string]any:
+			c := maps.Clone(v)
+			c[path[0]] = change(v[path[0]], path[1:])
+			return c
+		case []any:
+			c := slices.Clone(v)
+			i, _ := strconv.Atoi(path[0])
+			c[i] = change(v[i], path[1:])
+			return c
+		}
+		return v
+	}
+	text, err := json.Marshal(change(v, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text) + "\n"
+}
+
+// TestRestoreTellsSubscribers shows that a subscriber that keeps a copy of the state still has the right one after a snapshot was
+// loaded.
+func TestRestoreTellsSubscribers(t *testing.T) {
+	text := saveText(t, busyCloud(t))
+	p, _ := serverCloud(t, Options{Seed: 1})
+	mustCreate(t, p, smallServer("gone"))
+	s, err := p.cloud.ReadSnapshot(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, _ := p.cloud.Subscribe()
+	defer sub.Close()
+	copied := map[int64]any{}
+	for v := range p.View().Servers.All() {
+		copied[v.ID] = v
+	}
+	p.cloud.Restore(s)
+	p, _ = p.cloud.Project(1)
+	want := p.View().Servers.Len()
+	for range 100_000 {
+		e, err := sub.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == KindServer && e.Type == EventDeleted {
+			delete(copied, e.ID)
+		} else if e.Kind == KindServer {
+			copied[e.ID] = e.New
+		}
+		if _, gone := copied[firstID+1]; !gone && len(copied) == want {
+			return
+		}
+	}
+	t.Errorf("%d servers, want %d", len(copied), want)
+}
+
+// TestSnapshotsOfEarlierVersions loads a file of each version that was released.
+func TestSnapshotsOfEarlierVersions(t *testing.T) {
+	const file = "testdata/snapshot-1.jsonl"
+	if os.Getenv("UPDATE_SNAPSHOT") != "" {
+		if err := os.WriteFile(file, []byte(saveText(t, busyCloud(t))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !goesOn(t, file, string(text)) {
+		p, _ := serverCloud(t, Options{})
+		_, err := p.cloud.ReadSnapshot(bytes.NewReader(text))
+		t.Errorf("%s: %v", file, err)
+	}
+}
+
+func FuzzReadSnapshot(f *testing.F) {
+	text := saveText(f, busyCloud(f))
+	f.Add(text)
+	for line := range strings.Lines(text) {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, text string) { goesOn(t, "this file", text) })
+}
+
+// BenchmarkSnapshot saves and loads a cloud with many servers.
+func BenchmarkSnapshot(b *testing.B) {
+	p, _ := serverCloud(b, Options{Seed: 1, Profile: ProfileInstant})
+	const servers = 100_000
+	for i := range servers {
+		if _, _, err := p.CreateServer(smallServer("s" + strconv.Itoa(i))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	text := saveText(b, p.cloud)
+	b.Run("save", func(b *testing.B) {
+		for b.Loop() {
+			saveText(b, p.cloud)
+		}
+		b.ReportMetric(float64(len(text))/servers, "bytes/server")
+	})
+	b.Run("load", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := p.cloud.ReadSnapshot(strings.NewReader(text)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// Fork is a copy of the cloud that the control API serves under a path of its own. What it costs in memory is what has changed since
+// it was made.
+type Fork struct {
+	API, Control http.Handler
+	Close        func()
+}
+
+// maxForks limits what a client that forgets to delete its forks costs.
+const maxForks = 100
+
+// forks are the forks of one cloud, by id.
+type forks struct {
+	mu   sync.Mutex
+	last int
+	all  map[string]*Fork
+}
+
+// forkJSON is how the control API shows a fork.
+type forkJSON struct {
+	ID int `json:"id"`
+	// Endpoint is for HCLOUD_ENDPOINT, Control is the URL of the fork's own control API.
+	Endpoint string `json:"endpoint"`
+	Control  string `json:"control"`
+}
+
+func showFork(r *http.Request, id string) forkJSON {
+	n, _ := strconv.Atoi(id) // it is a number
+	url := "http://" + r.Host + "/forks/" + id
+	return forkJSON{n, url + "/v1", url}
+}
+
+func addFork(c *Controller, r *http.Request) (any, error) {
+	f := &c.forks
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.all) >= maxForks {
+		return nil, statusError{http.StatusConflict, fmt.Errorf("there are %d forks, which is the most; delete one", maxForks)}
+	}
+	if f.all == nil {
+		f.all = map[string]*Fork{}
+	}
+	f.last++
+	id := strconv.Itoa(f.last)
+	f.all[id] = c.NewFork()
+	return showFork(r, id), nil
+}
+
+func listForks(c *Controller, r *http.Request) (any, error) {
+	c.forks.mu.Lock()
+	defer c.forks.mu.Unlock()
+	all := []forkJSON{}
+	for id := range maps.Keys(c.forks.all) {
+		all = append(all, showFork(r, id))
+	}
+	slices.SortFunc(all, func(a, b forkJSON) int { return a.ID - b.ID })
+	return map[string]any{"forks": all}, nil
+}
+
+func deleteFork(c *Controller, r *http.Request) (any, error) {
+	id := chi.URLParam(r, "fork")
+	fork := c.forks.get(id)
+	if fork == nil {
+		return nil, errNoFork(id)
+	}
+	c.forks.mu.Lock()
+	delete(c.forks.all, id)
+	c.forks.mu.Unlock()
+	fork.Close()
+	return done, nil
+}
+
+func errNoFork(id string) error {
+	return fmt.Errorf("fork %.64q %w; GET /forks lists them", id, ErrNotFound)
+}
+
+func (f *forks) get(id string) *Fork {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[id]
+}
+
+// CloseForks closes all forks.
+func (c *Controller) CloseForks() {
+	c.forks.mu.Lock()
+	defer c.forks.mu.Unlock()
+	for _, fork := range c.forks.all {
+		fork.Close()
+	}
+	c.forks.all = nil
+}
+
+// route serves what is below the path of a fork. The fork's handlers have their own checks of the request.
+func (f *forks) route(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		below, ok := strings.CutPrefix(r.URL.Path, "/forks/")
+		id, path, isBelow := strings.Cut(below, "/")
+		if !ok || !isBelow {
+			next.ServeHTTP(w, r)
+			return
+		}
+		fork := f.get(id)
+		if fork == nil {
+			writeJSON(w, http.StatusNotFound, errorBody{errNoFork(id).Error()})
+			return
+		}
+		handler := fork.Control
+		if path == "v1" || strings.HasPrefix(path, "v1/") {
+			handler = fork.API
+		}
+		http.StripPrefix("/forks/"+id, handler).ServeHTTP(w, r)
+	})
+}

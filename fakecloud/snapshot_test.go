@@ -1,0 +1,109 @@
+package fakecloud_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+)
+
+func TestALoadedCloudGoesOn(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	original := preparedCloud(t, 5, fakecloud.Options{RandomSeed: 1, RateLimit: 1000})
+	rule := fault.Rule{Operation: "get_ssh_key", Probability: 0.5, Seed: 3, Effect: fault.APIError("forbidden")}
+	if _, err := original.Faults().Add(ctx, rule); err != nil {
+		t.Fatal(err)
+	}
+	for range 7 {
+		_, _, _ = original.Client().SSHKey.GetByID(ctx, 1) // the rule takes some of these
+	}
+	if err := orderServer(ctx, original, "coming"); err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := original.Save(ctx, &text); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := fakecloud.Load(&text, fakecloud.Options{RandomSeed: 1, RateLimit: 1000, Actions: "1m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loaded.Close()
+	if err := loaded.SetSpeed(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	now, err := original.Now(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if then, err := loaded.Now(ctx); err != nil || then.Before(now) || then.Sub(now) > time.Hour {
+		t.Errorf("the loaded cloud shows %v, the original %v: %v", then, now, err)
+	}
+	for _, c := range []*fakecloud.Cloud{original, loaded} {
+		if err := c.Step(ctx, 10*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if server, _, err := c.Client().Server.GetByName(ctx, "coming"); err != nil || server == nil || server.Status != "running" {
+			t.Errorf("the server that was being created: %v, %v", server, err)
+		}
+	}
+	var answers [2]string
+	for i, c := range []*fakecloud.Cloud{original, loaded} {
+		for range 20 {
+			_, _, err := c.Client().SSHKey.GetByID(ctx, 1)
+			answers[i] += fmt.Sprintln(err != nil)
+		}
+	}
+	if answers[0] != answers[1] || !strings.Contains(answers[0], "true") || !strings.Contains(answers[0], "false") {
+		t.Errorf("the fault rule took other requests:\n%s\n%s", answers[0], answers[1])
+	}
+}
+
+func TestTheTokensOfALoadedCloud(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	original := fakecloud.New(fakecloud.Options{Tokens: []string{"saved"}})
+	defer original.Close()
+	var text bytes.Buffer
+	if err := original.Save(ctx, &text); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := fakecloud.Load(&text, fakecloud.Options{Tokens: []string{"new"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loaded.Close()
+	for _, token := range []string{"saved", "new"} {
+		if err := loaded.RevokeToken(ctx, token); err != nil {
+			t.Errorf("token %q is not valid: %v", token, err)
+		}
+	}
+}
+
+// A cloud continues where a file of another one ends.
+func ExampleLoad() {
+	ctx := context.Background()
+	cloud := fakecloud.New(fakecloud.Options{})
+	createExample(ctx, cloud, "web-1")
+	var file bytes.Buffer
+	if err := cloud.Save(ctx, &file); err != nil {
+		fmt.Println(err)
+	}
+	cloud.Close()
+
+	cloud, err := fakecloud.Load(&file, fakecloud.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cloud.Close()
+	servers, err := cloud.Client().Server.All(ctx)
+	fmt.Println(len(servers), servers[0].Name, err)
+	// Output: 1 web-1 <nil>
+}
