@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Catalogue is what Hetzner offers. It is read-only, and all projects share it.
+// Catalogue is what Hetzner offers. It is read-only, and all projects share it: a change makes another one. See [Cloud.OfferServerType].
 type Catalogue struct {
 	Locations         []*Location
 	ServerTypes       []*ServerType
@@ -88,7 +88,7 @@ func (t *ServerType) Retired(now time.Time) bool {
 type ServerTypeLocation struct {
 	Location    *Location
 	Deprecation *Deprecation
-	// Available is false if the type is deprecated or sold out.
+	// Available is false if the type is sold out. In a catalogue of [Catalogue.At], it is also false if the type is retired.
 	Available   bool
 	Recommended bool
 }
