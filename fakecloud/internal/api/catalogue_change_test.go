@@ -19,6 +19,9 @@ import (
 // The server type and the location of the tests below, by their ids in the built-in catalogue.
 const cx23, fsn1 = 114.0, 1.0
 
+// order is the body of a request for a server of that type.
+var order = map[string]any{"name": "one", "server_type": "cx23", "image": "debian-13", "location": "fsn1"}
+
 // shownPlaces returns what each place of the API and the control API shows of cx23 in fsn1.
 func shownPlaces(w *wire, server, ip string) map[string]string {
 	w.t.Helper()
@@ -143,8 +146,7 @@ func TestAllPlacesShowTheSameCatalogue(t *testing.T) {
 			if date != "" {
 				w.handler = w.cloud.Handler() // the document does not describe these days
 			}
-			made := w.do(http.MethodPost, "/servers",
-				map[string]any{"name": "one", "server_type": "cx23", "image": "debian-13", "location": "fsn1"}, 201)["server"].(map[string]any)
+			made := w.do(http.MethodPost, "/servers", order, 201)["server"].(map[string]any)
 			id := func(v any) string { return fmt.Sprintf("%.0f", v) }
 			ip := id(made["public_net"].(map[string]any)["ipv4"].(map[string]any)["id"])
 			for i, s := range steps {
@@ -211,8 +213,7 @@ func checkPlaces(w *wire, i int, s step, date string, places map[string]string) 
 func TestReadersSeeWholeCatalogues(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})
-	server := map[string]any{"name": "one", "server_type": "cx23", "image": "debian-13", "location": "fsn1"}
-	w.do(http.MethodPost, "/servers", server, 201)
+	w.do(http.MethodPost, "/servers", order, 201)
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
 	for range 4 {

@@ -177,7 +177,7 @@ func TestANewServerTypeIsACopyWithChanges(t *testing.T) {
 			return
 		}
 	}
-	t.Error("the catalogue grows for ever")
+	t.Error("the catalogue has no largest size")
 }
 
 func TestTheCatalogueAtATime(t *testing.T) {
@@ -234,7 +234,8 @@ func TestWhatAChangeSaysOfTheWholeType(t *testing.T) {
 	if in, _ := cx23.In("hel1"); !in.Deprecation.Announced.Equal(soon.AddDate(0, 0, -90)) {
 		t.Errorf("announced %v, want 90 days before the end", in.Deprecation.Announced)
 	}
-	if cx23 = change("", catalogue.Offer{Deprecation: &catalogue.Deprecation{}}); cx23.Deprecation != nil || cx23.Locations[2].Deprecation != nil {
+	cx23 = change("", catalogue.Offer{Deprecation: &catalogue.Deprecation{}})
+	if cx23.Deprecation != nil || cx23.Locations[2].Deprecation != nil {
 		t.Errorf("taken back: %+v", cx23)
 	}
 	cx23 = change("ash", catalogue.Offer{Offered: new(true), PriceMonthly: new(6.24)})

@@ -8,8 +8,8 @@ import (
 )
 
 // Fork returns a copy of the cloud with a clock of its own, which should show the same time: all projects with what they own,
-// their tokens and limits, the catalogue, the actions that run, all other work that is due later, and the reports about traffic and usage. What happens
-// to one of the two does not change the other. The cost does not depend on the number of resources.
+// their tokens and limits, the catalogue, the actions that run, all other work that is due later, and the reports about traffic
+// and usage. What happens to one of the two does not change the other. The cost does not depend on the number of resources.
 //
 // Not copied: subscriptions and hypervisors. An action that waits for a hypervisor waits for one of the copy until its deadline.
 func (c *Cloud) Fork(clk clock.WithTicker) *Cloud {

@@ -51,7 +51,7 @@ func setLimits(c *Controller, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if limits == nil {
-		return nil, fmt.Errorf(`limits of project %d: are required, such as {"server": 10}; {} is no limit`, id)
+		return nil, fmt.Errorf(`limits of project %d: are required, such as {"server": 10}; {} removes all`, id)
 	}
 	if err := c.SetLimits(id, limits); err != nil {
 		return nil, err

@@ -143,7 +143,10 @@ func TestAnEntryIsEncodedOnceWithTheSame(t *testing.T) {
 		with    any
 		keep    bool
 		encoded bool
-	}{{one, false, true}, {one, true, true}, {one, true, false}, {one, false, false}, {other, false, true}, {one, true, false}, {nil, true, true}} {
+	}{
+		{one, false, true}, {one, true, true}, {one, true, false}, {one, false, false}, {other, false, true}, {one, true, false},
+		{nil, true, true},
+	} {
 		encoded, encode := false, e.EncodedOnce
 		if tt.keep {
 			encode = e.Encoded
