@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
@@ -63,7 +64,12 @@ type Selection struct {
 //
 // It returns an error if a kind does not exist.
 func (c *Cloud) State(ctx context.Context, s Selection) (json.RawMessage, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, inProcessURL+"/state?"+wire.SelectionQuery(s.Projects, s.Kinds).Encode(), nil)
+	return c.ask(ctx, "/state?"+wire.SelectionQuery(s.Projects, s.Kinds).Encode())
+}
+
+// ask returns the answer of the control API to a GET request.
+func (c *Cloud) ask(ctx context.Context, path string) (json.RawMessage, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, inProcessURL+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +80,7 @@ func (c *Cloud) State(ctx context.Context, s Selection) (json.RawMessage, error)
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("state: %s", body)
+		err = fmt.Errorf("%s: %s", r.URL.Path, body)
 	}
 	return body, err
 }
@@ -85,11 +91,13 @@ const (
 	KeepJournal   = "journal"
 	KeepFaults    = "faults"
 	KeepRateLimit = "rate_limit"
+	KeepCatalogue = "catalogue"
+	KeepLimits    = "limits"
 )
 
-// Reset removes all resources, actions and fault rules, empties the journal and fills the rate limits, except for the
-// parts in keep. Projects, tokens, the clock and the duration of actions stay. Ids are not used again. It returns an
-// error if keep has a part that does not exist.
+// Reset removes all resources, actions and fault rules, empties the journal, fills the rate limits, and restores the catalogue and the
+// limits of projects that the cloud began with, except for the parts in keep. Projects, tokens, the clock and the duration of actions
+// stay. Ids are not used again. It returns an error if keep has a part that does not exist.
 func (c *Cloud) Reset(_ context.Context, keep ...string) error { return c.controller.Reset(keep...) }
 
 // Now returns the cloud's time, in UTC. The error is nil.
@@ -122,6 +130,45 @@ func (c *Cloud) RateLimit(context.Context) (int, error) { return c.controller.Ra
 // SetRateLimit changes the number of requests per hour and project, 0 for no limit, and fills the limits.
 func (c *Cloud) SetRateLimit(_ context.Context, perHour int) error {
 	return c.controller.SetRateLimit(perHour)
+}
+
+// Catalogue returns the server types as the API shows them, in JSON, with those that are retired in all locations:
+//
+//	{"time": "…", "server_types": […]}
+func (c *Cloud) Catalogue(ctx context.Context) (json.RawMessage, error) {
+	return c.ask(ctx, "/catalogue")
+}
+
+// OfferServerType changes how a server type, by name or id, is offered in a location. If location is empty, it changes all locations
+// in which the type is offered; if o.Offered is set, all locations of the cloud. All projects see the change at once. The error is
+// catalogue.ErrNotFound if the type or the location does not exist, or says which field is wrong; then nothing changes.
+func (c *Cloud) OfferServerType(_ context.Context, serverType, location string, o catalogue.Offer) error {
+	return c.cloud.OfferServerType(serverType, location, o)
+}
+
+// AddServerType adds a server type, which is a copy of another one with some changes. The error is catalogue.ErrNotFound if that one
+// does not exist, catalogue.ErrExists if the name is taken, or says which field is wrong.
+func (c *Cloud) AddServerType(_ context.Context, t catalogue.NewServerType) error {
+	return c.cloud.AddServerType(t)
+}
+
+// ResetCatalogue restores the catalogue that the cloud began with. Servers of types that are not in it keep them. The error is
+// nil.
+func (c *Cloud) ResetCatalogue(context.Context) error {
+	c.cloud.ResetCatalogue()
+	return nil
+}
+
+// Limits returns how many resources of each kind a project may own, in the form of [Options].Limits. It returns an error if the
+// project does not exist.
+func (c *Cloud) Limits(_ context.Context, project int64) (map[string]int, error) {
+	return c.controller.Limits(project)
+}
+
+// SetLimits replaces the limits of a project, which are those of [Options].Limits at first. What the project owns stays, also if it is
+// more. It returns an error if the project or a kind does not exist, or if a limit is negative; then nothing changes.
+func (c *Cloud) SetLimits(_ context.Context, project int64, limits map[string]int) error {
+	return c.controller.SetLimits(project, limits)
 }
 
 // Due is something that the cloud does at a time.

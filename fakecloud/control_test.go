@@ -340,6 +340,17 @@ func TestReset(t *testing.T) {
 	if n, f, j := c.parts(t); n != 1 || f != 1 || j != 2 {
 		t.Errorf("kept: %d keys, %d faults, %d requests", n, f, j)
 	}
+	limits := func() int { return len(c.call(t, "GET", "/projects/1/limits", "", 200)) }
+	for keep, want := range map[string]bool{`[]`: false, `["catalogue", "limits"]`: true} {
+		c.call(t, "PUT", "/projects/1/limits", `{"server": 1}`, 200)
+		c.call(t, "PUT", "/catalogue/server_types/cx23/locations/fsn1", `{"available": false}`, 200)
+		c.call(t, "POST", "/reset", `{"keep": `+keep+`}`, 200)
+		cx23, _, err := c.Client().ServerType.GetByName(t.Context(), "cx23")
+		if err != nil || cx23.Locations[0].Available == want || (limits() == 1) != want {
+			t.Errorf("keep %s: %+v, %d limits, %v", keep, cx23, limits(), err)
+		}
+		c.call(t, "POST", "/reset", "", 200)
+	}
 	if e := c.call(t, "POST", "/reset", `{"keep": ["everything"]}`, 400)["error"].(string); !strings.Contains(e, "rate_limit") {
 		t.Errorf("%s", e)
 	}

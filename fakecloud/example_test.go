@@ -15,6 +15,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
@@ -87,6 +88,44 @@ func ExampleCloud_SetTokenDate() {
 	// Output:
 	// true
 	// false
+}
+
+// cx23 is sold out where the client wants it. It has to try another location.
+func ExampleCloud_OfferServerType() {
+	ctx := context.Background()
+	cloud := fakecloud.New(fakecloud.Options{})
+	defer cloud.Close()
+	if err := cloud.OfferServerType(ctx, "cx23", "fsn1", catalogue.Offer{Available: new(false)}); err != nil {
+		panic(err)
+	}
+
+	for _, location := range []string{"fsn1", "nbg1"} {
+		_, _, err := cloud.Client().Server.Create(ctx, hcloud.ServerCreateOpts{
+			Name: "web-1", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+			Location: &hcloud.Location{Name: location},
+		})
+		fmt.Println(location, "is sold out:", hcloud.IsError(err, hcloud.ErrorCodeResourceUnavailable))
+	}
+	// Output:
+	// fsn1 is sold out: true
+	// nbg1 is sold out: false
+}
+
+// The account's limit is one server.
+func ExampleCloud_SetLimits() {
+	ctx := context.Background()
+	cloud := fakecloud.New(fakecloud.Options{})
+	defer cloud.Close()
+	createExample(ctx, cloud, "web-1")
+	if err := cloud.SetLimits(ctx, fakecloud.DefaultProject, map[string]int{"server": 1}); err != nil {
+		panic(err)
+	}
+
+	_, _, err := cloud.Client().Server.Create(ctx, hcloud.ServerCreateOpts{
+		Name: "web-2", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+	})
+	fmt.Println("limit exceeded:", hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded))
+	// Output: limit exceeded: true
 }
 
 // Actions take a minute of the cloud's time, which passes only in steps.

@@ -64,7 +64,7 @@ type Options struct {
 	// Tokens are the tokens of the default project. If nil, it has DefaultToken. Client uses the first.
 	Tokens []string
 	// Limits is how many resources of a kind a project may own, by kind: {"server": 10}. A kind that is missing or 0
-	// has no limit.
+	// has no limit. [Cloud.SetLimits] gives one project others.
 	Limits map[string]int
 	// FirstID makes all ids of the cloud greater than it. If it is not positive, it is 1,000,000. Set it if the cloud
 	// replaces another one whose ids must not appear again.

@@ -16,6 +16,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
@@ -39,6 +40,12 @@ type controls interface {
 	SetProfile(context.Context, string) error
 	RateLimit(context.Context) (int, error)
 	SetRateLimit(context.Context, int) error
+	Catalogue(context.Context) (json.RawMessage, error)
+	OfferServerType(context.Context, string, string, catalogue.Offer) error
+	AddServerType(context.Context, catalogue.NewServerType) error
+	ResetCatalogue(context.Context) error
+	Limits(context.Context, int64) (map[string]int, error)
+	SetLimits(context.Context, int64, map[string]int) error
 	Timeline(context.Context) ([]fakecloud.Due, error)
 	Save(context.Context, io.Writer) error
 	Restore(context.Context, io.Reader) error

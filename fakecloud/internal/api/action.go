@@ -53,9 +53,9 @@ func encodeAction(e *store.Entry[*cloud.Action], now time.Time, keep bool) []byt
 	case e.Value.Status == cloud.ActionRunning:
 		return encode(e.Value)
 	case keep:
-		return e.Encoded(encode)
+		return e.Encoded(nil, encode)
 	}
-	return e.EncodedOnce(encode)
+	return e.EncodedOnce(nil, encode)
 }
 
 func marshalAction(a *cloud.Action, now time.Time) []byte {

@@ -49,7 +49,7 @@ type API struct {
 	noMethod     endpoint // answers requests for a path without such a method
 	allowedHosts []string
 	lastQuery    atomic.Pointer[parsedQuery]
-	static       sync.Map // the JSON of the catalogue's items, by the item
+	offers       atomic.Pointer[offer] // the latest
 	shown        map[store.Kind]Shown
 }
 

@@ -5,13 +5,14 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
-// staticList shows one kind of the catalogue's items, which do not change. For what projects own, see resource.
+// staticList shows one kind of the catalogue's items. For what projects own, see resource.
 //
 // Every list can be sorted by id and name. The API document has `sort` for some lists only, but clients send it to all.
 type staticList[T any] struct {
@@ -27,16 +28,53 @@ type staticList[T any] struct {
 	filter func(url.Values) (func(*T) bool, error)
 }
 
-// json returns the item's JSON on a date. For the date of the API, it is encoded once.
-func (l *staticList[T]) json(a *API, date Date, item *T) []byte {
+// offer is a catalogue as it is until a time, with the JSON of its items.
+type offer struct {
+	*cloud.Catalogue
+	changed *cloud.Catalogue // as the last change has made it
+	until   time.Time        // zero: until the next change
+	json    sync.Map         // by the item
+}
+
+// offer returns the offer of a catalogue now. It makes one after each change only.
+func (a *API) offer(c *cloud.Catalogue) *offer {
+	o := a.offers.Load()
+	if o != nil && (o.changed == c || o.Catalogue == c) && (o.until.IsZero() || a.cloud.Now().Before(o.until)) {
+		return o
+	}
+	o = &offer{changed: c}
+	o.Catalogue, o.until = c.At(a.cloud.Now())
+	a.offers.Store(o)
+	return o
+}
+
+// current returns the state with the catalogue as it is now: a server type that has retired since the last change is not available.
+func (a *API) current(st *cloud.State) *cloud.State {
+	c := a.offer(st.Catalogue).Catalogue
+	if c == st.Catalogue {
+		return st
+	}
+	now := *st
+	now.Catalogue = c
+	return &now
+}
+
+// catalogue returns the catalogue as it is now.
+func (r *Request) catalogue() *cloud.Catalogue {
+	return r.api.offer(r.Project.View().Catalogue).Catalogue
+}
+
+// json returns the JSON of an item of a catalogue on a date. For the date of the API, it is encoded once.
+func (l *staticList[T]) json(a *API, date Date, c *cloud.Catalogue, item *T) []byte {
 	if date != a.date {
 		return marshal(l.encode(date, item))
 	}
-	if b, ok := a.static.Load(item); ok {
+	o := a.offer(c)
+	if b, ok := o.json.Load(item); ok {
 		return b.([]byte)
 	}
 	b := marshal(l.encode(date, item))
-	a.static.Store(item, b)
+	o.json.Store(item, b)
 	return b
 }
 
@@ -47,12 +85,13 @@ func (l *staticList[T]) get(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	items := l.items(r.Project.View().Catalogue)
+	c := r.catalogue()
+	items := l.items(c)
 	i := slices.IndexFunc(items, func(t *T) bool { return l.id(t) == id })
 	if i < 0 {
 		return Response{}, cloud.ErrNotFound(kind, id)
 	}
-	return object(http.StatusOK, Part{Key: l.singular, JSON: l.json(r.api, r.date, items[i])}), nil
+	return object(http.StatusOK, Part{Key: l.singular, JSON: l.json(r.api, r.date, c, items[i])}), nil
 }
 
 // list answers GET /<list>.
@@ -61,15 +100,16 @@ func (l *staticList[T]) list(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	found, err := l.find(r)
+	c := r.catalogue()
+	found, err := l.find(r, c)
 	if err != nil {
 		return Response{}, err
 	}
-	return listResponse(r, l.plural, p, len(found), func(i int) []byte { return l.json(r.api, r.date, found[i]) }), nil
+	return listResponse(r, l.plural, p, len(found), func(i int) []byte { return l.json(r.api, r.date, c, found[i]) }), nil
 }
 
-// find returns the items that the query selects, in the query's order or by id.
-func (l *staticList[T]) find(r *Request) ([]*T, error) {
+// find returns the items of a catalogue that the query selects, in the query's order or by id.
+func (l *staticList[T]) find(r *Request, c *cloud.Catalogue) ([]*T, error) {
 	q := r.Query()
 	keys, err := parseSort(q, func(f string) bool { return f == "id" || f == "name" })
 	if err != nil {
@@ -91,7 +131,7 @@ func (l *staticList[T]) find(r *Request) ([]*T, error) {
 	}
 	now := r.api.cloud.Now()
 	var found []*T
-	for _, item := range l.items(r.Project.View().Catalogue) {
+	for _, item := range l.items(c) {
 		if named(l.name(item)) && match(item) && (l.retired == nil || !l.retired(item, now)) {
 			found = append(found, item)
 		}

@@ -76,13 +76,13 @@ func listDatacenters(r *Request) (Response, error) {
 	if !r.date.Before(DatacentersGone) {
 		return Response{}, cloud.ErrDeprecatedEndpoint(datacentersAnnouncement)
 	}
-	c := r.Project.View().Catalogue
+	c := r.catalogue()
 	list := datacentersOf(c)
 	p, err := parsePage(r.Query())
 	if err != nil {
 		return Response{}, err
 	}
-	found, err := list.find(r)
+	found, err := list.find(r, c)
 	if err != nil {
 		return Response{}, err
 	}
@@ -101,7 +101,7 @@ func getDatacenter(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	c := r.Project.View().Catalogue
+	c := r.catalogue()
 	for _, l := range c.Locations {
 		if l.Datacenter.ID == id {
 			return object(http.StatusOK, Part{Key: "datacenter", JSON: marshal(encodeDatacenter(c, l))}), nil

@@ -60,13 +60,14 @@ func (s shownResource[T]) All(st *cloud.State, _ time.Time) iter.Seq2[int64, jso
 
 // json returns the JSON of one version, without secrets.
 func (s shownResource[T]) json(st *cloud.State, e *store.Entry[T]) []byte {
+	st = s.api.current(st)
 	encode := func(v T) []byte { return s.bytes(s.api, s.api.date, st, v) }
 	if s.public != nil {
 		if v, ok := s.public(e.Value); ok {
 			return encode(v)
 		}
 	}
-	return e.EncodedOnce(encode)
+	return e.EncodedOnce(st.Catalogue, encode)
 }
 
 // One implements Shown.

@@ -138,7 +138,7 @@ func listImages(r *Request) (Response, error) {
 	var found []shownImage
 	for _, i := range st.Catalogue.Images {
 		if f.match(i) && !i.Deprecation.Retired(now) && (withDeprecated || !deprecated(i, now)) {
-			found = append(found, shownImage{i, func() []byte { return systemImages.json(r.api, r.date, i) }})
+			found = append(found, shownImage{i, func() []byte { return systemImages.json(r.api, r.date, st.Catalogue, i) }})
 		}
 	}
 	for e := range st.Images.Entries() {

@@ -51,7 +51,7 @@ type typePricingJSON struct {
 // getPricing answers GET /pricing with the catalogue's prices: in euros with German VAT, for every project. Not modelled:
 // the currency and VAT of the project's owner.
 func getPricing(r *Request) (Response, error) {
-	c, now := r.Project.View().Catalogue, r.api.cloud.Now()
+	c, now := r.catalogue(), r.api.cloud.Now()
 	p := c.Pricing
 	out := pricingJSON{
 		Currency: p.Currency, VATRate: p.VATRate,

@@ -17,7 +17,7 @@ type resource[T store.Object[T]] struct {
 	// encode returns the value that is encoded as JSON on a date.
 	encode func(Date, *cloud.State, T) any
 	// items, if set, returns the members of the JSON that are items of the catalogue. They are not encoded with each version.
-	items func(*API, Date, T) []Part
+	items func(*API, Date, *cloud.State, T) []Part
 	// sort has a comparison for each field of the list's `sort` parameter.
 	sort map[string]func(a, b T) int
 	// filter, if set, reads the list's own query parameters (beyond name and label_selector) and
@@ -54,9 +54,10 @@ func (d *resource[T]) path() string {
 
 // member returns one version of a resource on a date as a member of a response.
 func (d *resource[T]) member(a *API, date Date, st *cloud.State, v T) Part {
+	st = a.current(st)
 	p := Part{Key: d.singular, JSON: marshal(d.encode(date, st, v))}
 	if d.items != nil {
-		p.Items = d.items(a, date, v)
+		p.Items = d.items(a, date, st, v)
 	}
 	return p
 }
@@ -72,11 +73,12 @@ func (d *resource[T]) bytes(a *API, date Date, st *cloud.State, v T) []byte {
 
 // json returns the encoded form of one version of a resource on the request's date.
 func (d *resource[T]) json(r *Request, st *cloud.State, e *store.Entry[T]) []byte {
+	st = r.api.current(st)
 	encode := func(v T) []byte { return d.bytes(r.api, r.date, st, v) }
 	if !r.cached() {
 		return encode(e.Value)
 	}
-	return e.Encoded(encode)
+	return e.Encoded(st.Catalogue, encode)
 }
 
 // part returns a resource as a member of the response of a write. If the resource does not exist any more, because the
@@ -105,8 +107,8 @@ func (d *resource[T]) get(r *Request) (Response, error) {
 
 // list answers GET /<resource>. Most clients poll lists without filters: these are cached until the table changes.
 func (d *resource[T]) list(r *Request) (Response, error) {
-	st := r.Project.View()
-	key := store.PageKey{Host: r.HTTP.Host, Query: r.HTTP.URL.RawQuery, TLS: r.HTTP.TLS != nil}
+	st := r.api.current(r.Project.View())
+	key := store.PageKey{Host: r.HTTP.Host, Query: r.HTTP.URL.RawQuery, TLS: r.HTTP.TLS != nil, With: st.Catalogue}
 	cacheable := r.cached() && len(key.Host)+len(key.Query) <= maxLinkURL
 	if cacheable {
 		if page := d.table(st).CachedPage(key); page != nil {
@@ -120,7 +122,8 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 	return resp, err
 }
 
-// unfiltered reports whether a query only chooses a page of a list. Then its answer depends on nothing but the list's table.
+// unfiltered reports whether a query only chooses a page of a list. Then its answer depends on nothing but the list's table
+// and the catalogue.
 func unfiltered(q url.Values) bool {
 	for name := range q {
 		if name != "page" && name != "per_page" && name != "sort" {

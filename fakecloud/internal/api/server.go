@@ -174,18 +174,18 @@ func encodeServer(d Date, st *cloud.State, s *cloud.Server) any {
 }
 
 // serverItems returns the items of the catalogue in a server's JSON, which are two thirds of it.
-func serverItems(a *API, d Date, s *cloud.Server) []Part {
+func serverItems(a *API, d Date, st *cloud.State, s *cloud.Server) []Part {
 	image := []byte("null")
 	switch i := s.Image; {
 	case i == nil:
 	case i.Type == cloud.ImageSnapshot, i.Type == cloud.ImageBackup:
 		image = marshal(encodeImage(d, i)) // the project's own, which change
 	default:
-		image = systemImages.json(a, d, i)
+		image = systemImages.json(a, d, st.Catalogue, i)
 	}
 	return []Part{
-		{Key: "server_type", JSON: serverTypes.json(a, d, s.Type)},
-		{Key: "location", JSON: locations.json(a, d, s.Location)},
+		{Key: "server_type", JSON: serverTypes.json(a, d, st.Catalogue, st.TypeOf(s))},
+		{Key: "location", JSON: locations.json(a, d, st.Catalogue, s.Location)},
 		{Key: "image", JSON: image},
 	}
 }

@@ -27,7 +27,7 @@ func TestAServerShowsItsImageAsItIsNow(t *testing.T) {
 	path := fmt.Sprintf("/v1/servers/%d",
 		id(f.do(t, "one", http.MethodPost, "/v1/servers", fmt.Sprintf(server, "second", strconv.FormatInt(image, 10))), "server"))
 	cached := func() (n int) {
-		f.static.Range(func(any, any) bool { n++; return true })
+		f.offers.Load().json.Range(func(any, any) bool { n++; return true })
 		return n
 	}
 	before := cached()

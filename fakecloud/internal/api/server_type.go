@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -65,6 +66,16 @@ var serverTypes = &staticList[cloud.ServerType]{
 	name:    func(t *cloud.ServerType) string { return t.Name },
 	encode:  func(d Date, t *cloud.ServerType) any { return encodeServerType(d, t) },
 	retired: (*cloud.ServerType).Retired,
+}
+
+// ServerTypes returns the JSON of all server types of the catalogue, including those that are retired in all locations.
+func (a *API) ServerTypes() []json.RawMessage {
+	o := a.offer(a.cloud.Catalogue())
+	all := make([]json.RawMessage, len(o.ServerTypes))
+	for i, t := range o.ServerTypes {
+		all[i] = serverTypes.json(a, a.date, o.Catalogue, t)
+	}
+	return all
 }
 
 func serverTypeRoutes() []Route {

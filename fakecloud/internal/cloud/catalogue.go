@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Catalogue is what Hetzner offers. It is read-only, and all projects share it.
+// Catalogue is what Hetzner offers. It is read-only, and all projects share it: a change makes another one. See [Cloud.OfferServerType].
 type Catalogue struct {
 	Locations         []*Location
 	ServerTypes       []*ServerType
@@ -45,30 +45,35 @@ func (d *Deprecation) Retired(now time.Time) bool {
 }
 
 // Price is an amount of money in EUR, as decimal strings like those of the API.
-type Price struct{ Net, Gross string }
+type Price struct {
+	Net   string `json:"net,omitzero"`
+	Gross string `json:"gross,omitzero"`
+}
 
 // LocationPrice is the price of a type in one location.
 type LocationPrice struct {
-	Location          string
-	Hourly, Monthly   Price
-	IncludedTraffic   int64 // bytes per month
-	PricePerTBTraffic Price
+	Location          string `json:"location,omitzero"`
+	Hourly            Price  `json:"hourly,omitzero"`
+	Monthly           Price  `json:"monthly,omitzero"`
+	IncludedTraffic   int64  `json:"included_traffic,omitzero"` // bytes per month
+	PricePerTBTraffic Price  `json:"price_per_tb_traffic,omitzero"`
 }
 
 // ServerType is a kind of server that can be ordered.
 type ServerType struct {
-	ID                int64
-	Name, Description string
-	Category          string
-	Cores             int
-	Memory            float64 // GB
-	Disk              int     // GB
-	StorageType       string
-	CPUType           string
-	Architecture      string
-	Prices            []LocationPrice
-	Deprecation       *Deprecation
-	Locations         []ServerTypeLocation
+	ID           int64                `json:"id,omitzero"`
+	Name         string               `json:"name,omitzero"`
+	Description  string               `json:"description,omitzero"`
+	Category     string               `json:"category,omitzero"`
+	Cores        int                  `json:"cores,omitzero"`
+	Memory       float64              `json:"memory,omitzero"` // GB
+	Disk         int                  `json:"disk,omitzero"`   // GB
+	StorageType  string               `json:"storage_type,omitzero"`
+	CPUType      string               `json:"cpu_type,omitzero"`
+	Architecture string               `json:"architecture,omitzero"`
+	Prices       []LocationPrice      `json:"prices,omitzero"`
+	Deprecation  *Deprecation         `json:"deprecation,omitzero"`
+	Locations    []ServerTypeLocation `json:"locations,omitzero"`
 }
 
 // In returns the entry of a location; ok is false if the type does not exist there.
@@ -87,11 +92,11 @@ func (t *ServerType) Retired(now time.Time) bool {
 
 // ServerTypeLocation says whether a server type can be ordered in a location.
 type ServerTypeLocation struct {
-	Location    *Location
-	Deprecation *Deprecation
-	// Available is false if the type is deprecated or sold out.
-	Available   bool
-	Recommended bool
+	Location    *Location    `json:"location,omitzero"`
+	Deprecation *Deprecation `json:"deprecation,omitzero"`
+	// Available is false if the type is sold out. In a catalogue of [Catalogue.At], it is also false if the type is retired.
+	Available   bool `json:"available,omitzero"`
+	Recommended bool `json:"recommended,omitzero"`
 }
 
 // LoadBalancerType is a kind of load balancer, with its limits.

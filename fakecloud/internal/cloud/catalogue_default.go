@@ -285,10 +285,12 @@ func (b *catalogueBuilder) prices(monthly, trafficTB map[string]float64) []Locat
 	return out
 }
 
-// price returns a net amount and its gross amount, with four decimals as in the API.
-func (b *catalogueBuilder) price(net float64) Price {
+func (b *catalogueBuilder) price(net float64) Price { return newPrice(net, b.data.VATPercent) }
+
+// newPrice returns a net amount and its gross amount, with four decimals as in the API.
+func newPrice(net float64, vatPercent int64) Price {
 	units := int64(net*1e4 + 0.5) // ten-thousandths of a euro, rounded
-	gross := units * (100 + b.data.VATPercent)
+	gross := units * (100 + vatPercent)
 	return Price{
 		Net:   fmt.Sprintf("%d.%04d", units/1e4, units%1e4),
 		Gross: fmt.Sprintf("%d.%04d", (gross+50)/1e6, (gross+50)/100%1e4),

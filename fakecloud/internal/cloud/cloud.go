@@ -57,8 +57,8 @@ type Options struct {
 // may be called from several goroutines.
 type Cloud struct {
 	clock     clock.WithTicker
-	catalogue *Catalogue
-	limits    Limits
+	offered   *Catalogue // of Options; projects may have a newer one
+	limits    Limits     // of Options; a project may have others
 	durations atomic.Pointer[Profile]
 	lastID    atomic.Int64
 	nextDue   atomic.Int64 // Unix nanoseconds of the earliest job; maxInt64 when there is none
@@ -72,16 +72,17 @@ type Cloud struct {
 	keepActions time.Duration
 	maxFinished int
 
-	mu       sync.Mutex // serializes all writes; guards the fields below
-	queue    jobQueue
-	jobSeq   uint64
-	backlog  bool             // more work is due than a write runs
-	finished []finishedAction // not forgotten yet, in the order of their ends
-	ips      *addressPool
-	lbIPs    *addressPool     // the same as ips unless configured
-	private  reservations     // in networks
-	changed  chan struct{}    // closed by the next commit; nil if no call of Await waits for it
-	spareLog *store.ChangeLog // empty, for the next transaction
+	mu        sync.Mutex // serializes all writes; guards the fields below
+	catalogue *Catalogue // of all projects
+	queue     jobQueue
+	jobSeq    uint64
+	backlog   bool             // more work is due than a write runs
+	finished  []finishedAction // not forgotten yet, in the order of their ends
+	ips       *addressPool
+	lbIPs     *addressPool     // the same as ips unless configured
+	private   reservations     // in networks
+	changed   chan struct{}    // closed by the next commit; nil if no call of Await waits for it
+	spareLog  *store.ChangeLog // empty, for the next transaction
 	// lastLabels are those of the last resource that was made with labels.
 	lastLabels map[string]string
 	events     eventHub
@@ -144,7 +145,7 @@ func New(o Options) *Cloud {
 	}
 	c := &Cloud{
 		events: eventHub{last: newEventBatch()},
-		clock:  o.Clock, catalogue: o.Catalogue, limits: o.Limits, seed: o.Seed,
+		clock:  o.Clock, offered: o.Catalogue, catalogue: o.Catalogue, limits: o.Limits, seed: o.Seed,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
 		ca: &authority{seed: o.Seed}, lastLabels: noLabels,
 		keepActions: min(cmp.Or(o.KeepActions, DefaultKeepActions), maxKeepActions), maxFinished: maxFinished,
@@ -205,7 +206,7 @@ func (c *Cloud) AddProject(name string) Project {
 func (c *Cloud) addProject(name string) Project {
 	all := maps.Clone(*c.projects.Load())
 	d := &projectData{id: int64(len(all) + 1), name: name}
-	d.state.Store(newState(c.catalogue))
+	d.state.Store(newState(c.catalogue, c.limits))
 	all[d.id] = d
 	c.projects.Store(&all)
 	return Project{cloud: c, data: d}
@@ -251,8 +252,8 @@ func (c *Cloud) Token(text string) (Token, bool) {
 	return t, ok
 }
 
-// Reset removes all resources and actions of all projects, and all scheduled work. Projects and
-// tokens stay, ids are not used again.
+// Reset removes all resources and actions of all projects, and all scheduled work. Projects, tokens, limits and
+// the catalogue stay, ids are not used again.
 func (c *Cloud) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,7 +262,7 @@ func (c *Cloud) Reset() {
 	for _, d := range *c.projects.Load() {
 		before := d.state.Load()
 		c.forgetGuests(d, before)
-		d.state.Store(newState(c.catalogue))
+		d.state.Store(newState(before.Catalogue, before.Limits))
 		c.publishAll(d, before, false)
 	}
 	c.rescheduleDetaches()

@@ -8,8 +8,8 @@ import (
 )
 
 // Fork returns a copy of the cloud with a clock of its own, which should show the same time: all projects with what they own,
-// their tokens, the actions that run, all other work that is due later, and the reports about traffic and usage. What happens
-// to one of the two does not change the other. The cost does not depend on the number of resources.
+// their tokens and limits, the catalogue, the actions that run, all other work that is due later, and the reports about traffic
+// and usage. What happens to one of the two does not change the other. The cost does not depend on the number of resources.
 //
 // Not copied: subscriptions and hypervisors. An action that waits for a hypervisor waits for one of the copy until its deadline.
 func (c *Cloud) Fork(clk clock.WithTicker) *Cloud {
@@ -24,7 +24,7 @@ func (c *Cloud) copy(clk clock.WithTicker) *Cloud {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := &Cloud{
-		clock: clk, stepped: stepped(clk), catalogue: c.catalogue, limits: c.limits, seed: c.seed, ca: c.ca,
+		clock: clk, stepped: stepped(clk), offered: c.offered, catalogue: c.catalogue, limits: c.limits, seed: c.seed, ca: c.ca,
 		keepActions: c.keepActions, maxFinished: c.maxFinished, healthRule: c.healthRule, dedicated: c.dedicated,
 		jobSeq: c.jobSeq, backlog: c.backlog, private: c.private, lastLabels: c.lastLabels, passwords: c.passwords,
 		events: eventHub{last: newEventBatch()}, wake: make(chan struct{}, 1), closed: make(chan struct{}),

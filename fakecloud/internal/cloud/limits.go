@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -10,17 +11,42 @@ import (
 )
 
 // Limits is the maximum number of resources of each kind in a project. A kind that is missing or 0 has
-// no limit. All are configurable: real limits differ by account, and the API does not show them.
+// no limit. All are configurable, for each project: real limits differ by account, and the API does not show them.
 type Limits map[store.Kind]int
 
-// Check returns an error if a limit is of a kind that does not exist.
+// Check returns an error if a limit is of a kind that does not exist, or is negative.
 func (l Limits) Check() error {
-	for kind := range l {
+	for kind, n := range l {
 		if !slices.Contains(Kinds(), kind) {
-			return fmt.Errorf("limit of %q: the kind must be one of %v", kind, Kinds())
+			return fmt.Errorf("limit of %.64q: the kind must be one of %v", kind, Kinds())
+		}
+		if n < 0 {
+			return fmt.Errorf("limit of %q: %d must be at least 1, or 0 for no limit", kind, n)
 		}
 	}
 	return nil
+}
+
+// SetLimits replaces the limits of the project. What it owns stays, also if it is more. It returns an error if a limit is wrong: see
+// [Limits.Check].
+func (p Project) SetLimits(l Limits) error {
+	if err := l.Check(); err != nil {
+		return err
+	}
+	return p.cloud.betweenWrites(func() error {
+		p.data.set(func(st *State) { st.Limits = maps.Clone(l) })
+		return nil
+	})
+}
+
+// ResetLimits gives all projects the limits of [Options].
+func (c *Cloud) ResetLimits() {
+	_ = c.betweenWrites(func() error {
+		for _, d := range *c.projects.Load() {
+			d.set(func(st *State) { st.Limits = c.limits })
+		}
+		return nil
+	})
 }
 
 // Limits that the product documentation states for all accounts.
@@ -48,7 +74,7 @@ const MinVSwitchID = 1000
 // limit's name is "<kind>_limit".
 func (tx *Tx) checkLimit(t table) error {
 	kind := t.Kind()
-	if limit := tx.cloud.limits[kind]; limit > 0 && t.Len() >= limit {
+	if limit := tx.Limits[kind]; limit > 0 && t.Len() >= limit {
 		return ErrLimitExceeded(string(kind)+"_limit", words(kind)+" limit exceeded")
 	}
 	return nil

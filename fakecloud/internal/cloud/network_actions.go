@@ -26,7 +26,7 @@ func (p Project) changeNetwork(id int64, command string, plan func(*Network) (ef
 // AddSubnet adds a subnet. Without an IP range, the subnet gets the first free /24.
 // Errors: not_found, conflict, invalid_input, resource_limit_exceeded.
 func (p Project) AddSubnet(id int64, s Subnet) (int64, *State, error) {
-	zones := p.cloud.catalogue.NetworkZones()
+	zones := p.cloud.offered.NetworkZones()
 	return p.changeNetwork(id, "add_subnet", func(n *Network) (effect, error) {
 		checked := n.Clone()
 		err := checked.addSubnet(s, zones, "")

@@ -40,7 +40,9 @@ func (e typeChange) begin(tx *Tx) { tx.setServerStatus(e.Server, ServerMigrating
 
 func (e typeChange) end(tx *Tx) {
 	tx.Servers.Update(e.Server, func(s *Server) {
-		s.Type, _ = tx.Catalogue.ServerType(e.Type)
+		if t, ok := tx.Catalogue.ServerType(e.Type); ok { // else it was new, and ResetCatalogue removed it
+			s.Type = t
+		}
 		if e.UpgradeDisk {
 			s.PrimaryDisk = s.Type.Disk
 		}
@@ -49,8 +51,9 @@ func (e typeChange) end(tx *Tx) {
 }
 
 func (e typeChange) amend(st *State, m *hypervisor.Guest) {
-	t, _ := st.Catalogue.ServerType(e.Type)
-	setGuestType(m, t)
+	if t, ok := st.Catalogue.ServerType(e.Type); ok {
+		setGuestType(m, t)
+	}
 }
 
 func checkTypeChange(s *Server, t *ServerType, upgradeDisk bool, tx *Tx) error {

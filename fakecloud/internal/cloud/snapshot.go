@@ -33,6 +33,7 @@ type SnapshotLine struct {
 // The kinds of lines that are not kinds of resources.
 const (
 	lineCloud    = "fakecloud"
+	lineType     = "server_type"
 	lineProject  = "project"
 	lineToken    = "token"
 	lineRRSet    = "zone_rrset"
@@ -65,9 +66,22 @@ type savedIssuer struct {
 	PrivateKey  string `json:"private_key"` // PEM
 }
 
+// savedServerType is a server type that is not as in the catalogue of Options.
+type savedServerType struct {
+	ServerType
+	Locations []savedOffer `json:"locations,omitzero"`
+	Removed   bool         `json:"removed,omitzero"` // servers have it, but the catalogue does not
+}
+
+type savedOffer struct {
+	ServerTypeLocation
+	Location string `json:"location"`
+}
+
 type savedProject struct {
-	ID   int64  `json:"id"`
-	Name string `json:"name"`
+	ID     int64   `json:"id"`
+	Name   string  `json:"name"`
+	Limits *Limits `json:"limits,omitzero"` // nil for those of Options
 }
 
 type savedToken struct {
@@ -217,8 +231,13 @@ func (c *Cloud) Save(w io.Writer, extra []SnapshotLine) error {
 		NextIPv4: f.ips.v4.next, NextIPv6: f.ips.v6.next, NextBalancerIPv4: f.lbIPs.v4.next,
 		CountsTraffic: f.countsTraffic.Load(), Authority: []savedIssuer{f.ca.root.saved(), f.ca.sub.saved()},
 	})
+	f.saveTypes(s)
 	for _, p := range f.Projects() {
-		s.write(lineProject, 0, savedProject{p.ID(), p.Name()})
+		saved := savedProject{ID: p.ID(), Name: p.Name()}
+		if limits := p.data.state.Load().Limits; !maps.Equal(limits, f.limits) {
+			saved.Limits = &limits
+		}
+		s.write(lineProject, 0, saved)
 	}
 	tokens := *f.tokens.Load()
 	for _, text := range slices.Sorted(maps.Keys(tokens)) {
@@ -260,6 +279,32 @@ func (s *saver) state(project int64, st *State) {
 		s.write(lineFollower, project, savedFollower{f.action, f.after})
 		return true
 	})
+}
+
+// saveTypes writes the server types that are not as in the catalogue of Options.
+func (c *Cloud) saveTypes(s *saver) {
+	known := map[int64]bool{}
+	write := func(t *ServerType, removed bool) {
+		saved := savedServerType{ServerType: *t, Removed: removed}
+		for _, in := range t.Locations {
+			saved.Locations = append(saved.Locations, savedOffer{in, in.Location.Name})
+		}
+		s.write(lineType, 0, saved)
+	}
+	for _, t := range c.catalogue.ServerTypes {
+		known[t.ID] = true
+		if !slices.Contains(c.offered.ServerTypes, t) {
+			write(t, false)
+		}
+	}
+	for _, p := range c.Projects() {
+		for server := range p.data.state.Load().Servers.All() {
+			if !known[server.Type.ID] {
+				known[server.Type.ID] = true
+				write(server.Type, true)
+			}
+		}
+	}
 }
 
 func saveStats[S any](s *saver, kind string, h *statsHistory[S]) {

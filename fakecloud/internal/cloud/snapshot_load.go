@@ -36,6 +36,7 @@ type loader struct {
 	tx       *Tx // that of the line's project; nil if it has none
 	ids      map[int64]bool
 	links    []func() error // of resources to others that may come later
+	removed  []*ServerType  // which servers have, but the catalogue does not
 	ended    bool
 }
 
@@ -73,6 +74,7 @@ func (c *Cloud) ReadSnapshot(r io.Reader) (*Snapshot, error) {
 // clear removes everything from a cloud that does not run.
 func (c *Cloud) clear() {
 	c.queue, c.finished, c.waiting, c.backlog = nil, nil, nil, false
+	c.catalogue = c.offered
 	c.projects.Store(&map[int64]*projectData{})
 	c.tokens.Store(&map[string]Token{})
 	c.ips.reset()
@@ -114,6 +116,8 @@ func (l *loader) line(n int, text []byte) error {
 	switch line.Kind {
 	case lineCloud:
 		return decodeTo(line.Data, l.header)
+	case lineType:
+		return decodeTo(line.Data, l.serverType)
 	case lineProject:
 		return decodeTo(line.Data, l.project)
 	case lineToken:
@@ -189,6 +193,48 @@ func (l *loader) header(h *savedCloud) error {
 	return nil
 }
 
+// serverType adds a server type to the catalogue, or replaces one. It must come before the projects.
+func (l *loader) serverType(saved *savedServerType) error {
+	t := &saved.ServerType
+	t.Locations = nil
+	for _, o := range saved.Locations {
+		in := o.ServerTypeLocation
+		if err := part("location", o.Location, l.cloud.catalogue.Location, &in.Location); err != nil {
+			return err
+		}
+		t.Locations = append(t.Locations, in)
+	}
+	if t.ID <= 0 || t.Name == "" || len(t.Locations) == 0 || len(l.projects) > 0 {
+		return fmt.Errorf("server type %d, %.64q: must have an id, a name and a location, and must come before the projects", t.ID, t.Name)
+	}
+	if saved.Removed {
+		l.removed = append(l.removed, t)
+		return nil
+	}
+	next := *l.cloud.catalogue
+	next.ServerTypes = slices.Clone(next.ServerTypes)
+	i := slices.IndexFunc(next.ServerTypes, func(o *ServerType) bool { return o.ID == t.ID })
+	if i < 0 {
+		i = len(next.ServerTypes)
+		next.ServerTypes = append(next.ServerTypes, nil)
+	}
+	next.ServerTypes[i] = t
+	l.cloud.catalogue = &next
+	return nil
+}
+
+// findType finds a server type of the catalogue, or one that it does not have any more.
+func (l *loader) findType(name string) (*ServerType, bool) {
+	if t, ok := l.cloud.catalogue.ServerType(name); ok {
+		return t, true
+	}
+	i := slices.IndexFunc(l.removed, func(t *ServerType) bool { return t.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return l.removed[i], true
+}
+
 func (l *loader) project(p *savedProject) error {
 	if p.ID <= 0 || p.Name == "" || l.projects[p.ID] != nil {
 		return fmt.Errorf("project %d, %.64q: must have an id of its own above 0, and a name", p.ID, p.Name)
@@ -199,7 +245,14 @@ func (l *loader) project(p *savedProject) error {
 		}
 	}
 	d := &projectData{id: p.ID, name: p.Name}
-	d.state.Store(newState(l.cloud.catalogue))
+	limits := l.cloud.limits
+	if p.Limits != nil {
+		limits = *p.Limits
+	}
+	if err := limits.Check(); err != nil {
+		return fmt.Errorf("project %d: %w", p.ID, err)
+	}
+	d.state.Store(newState(l.cloud.catalogue, limits))
 	all := maps.Clone(*l.cloud.projects.Load())
 	all[p.ID] = d
 	l.cloud.projects.Store(&all)
@@ -453,6 +506,7 @@ func (c *Cloud) Restore(s *Snapshot) {
 		clk.Set(s.Time)
 	}
 	c.ca, c.passwords, c.jobSeq, c.queue, c.finished, c.waiting = f.ca, f.passwords, f.jobSeq, f.queue, f.finished, f.waiting
+	c.catalogue = f.catalogue
 	c.ips, c.lbIPs, c.lastLabels, c.backlog = f.ips, f.lbIPs, f.lastLabels, false
 	c.lastID.Store(max(c.lastID.Load(), f.lastID.Load())) // no id is given out twice
 	c.tokens.Store(f.tokens.Load())
@@ -463,7 +517,7 @@ func (c *Cloud) Restore(s *Snapshot) {
 	c.projects.Store(f.projects.Load())
 	for _, p := range before {
 		gone := p.data.state.Load()
-		p.data.state.Store(newState(c.catalogue))
+		p.data.state.Store(newState(f.catalogue, gone.Limits))
 		c.publishAll(p.data, gone, false)
 	}
 	for _, p := range c.Projects() {

@@ -173,7 +173,7 @@ func part[T any](kind store.Kind, name string, find func(string) (T, bool), to *
 func loadServer(l *loader, saved *savedServer) error {
 	s := &saved.Server
 	s.powered, s.filtered, s.epoch = saved.Powered.UTC(), saved.Filtered.UTC(), saved.Epoch
-	err := cmp.Or(l.meta(&s.Meta), part("server type", saved.Type, l.tx.Catalogue.ServerType, &s.Type),
+	err := cmp.Or(l.meta(&s.Meta), part("server type", saved.Type, l.findType, &s.Type),
 		part("location", saved.Location, l.tx.Catalogue.Location, &s.Location))
 	for i, n := range s.PrivateNets {
 		if !n.IP.Is4() {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
@@ -25,8 +26,18 @@ func busyCloud(t testing.TB) *Cloud {
 	testNetwork(t, p, "one", "10.0.0.0/24")
 	testNetwork(t, p, "two", "10.1.0.0/24")
 	p.cloud.AddToken("secret", Token{Project: 1, ReadOnly: true, APIDate: testNow})
-	p.cloud.AddProject("empty")
-	m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(29, 1))}
+	if err := p.cloud.AddProject("empty").SetLimits(Limits{KindServer: 3}); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		p.cloud.OfferServerType("big", "fsn1", catalogue.Offer{Available: new(false), PriceMonthly: new(3.5)}),
+		p.cloud.AddServerType(catalogue.NewServerType{Name: "huge", CopyOf: "big", Cores: 400}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(1, 1))}
 	for i := range 30 {
 		_, _, _ = p.CreateSSHKey(CreateSSHKey{Name: m.name(), PublicKey: publicKey(i)})
 		run(m, m.rnd.Uint64(), 25, nil)
@@ -69,7 +80,7 @@ func TestASnapshotHasEveryField(t *testing.T) {
 		"actionPlan":         {},
 		"recordSets":         {"indexes", "owned", "records", "protected", "lastAge"},
 	}
-	byName := []any{ServerType{}, Location{}, LoadBalancerType{}, ISO{}} // parts of the catalogue
+	byName := []any{Location{}, LoadBalancerType{}, ISO{}} // parts of the catalogue
 	seen := map[reflect.Type]bool{}
 	for _, v := range byName {
 		seen[reflect.TypeOf(v)] = true
@@ -108,6 +119,7 @@ func TestASnapshotHasEveryField(t *testing.T) {
 	for _, v := range []any{
 		Server{}, Network{}, LoadBalancer{}, Certificate{}, PrimaryIP{}, FloatingIP{}, Volume{}, Firewall{}, FirewallTarget{}, Zone{},
 		RRSet{}, PlacementGroup{}, SSHKey{}, Image{}, Action{}, actionPlan{}, recordSets{},
+		ServerType{},
 	} {
 		walk(reflect.TypeOf(v))
 	}
@@ -117,7 +129,7 @@ func TestASnapshotHasEveryField(t *testing.T) {
 func TestASnapshotHasEveryKind(t *testing.T) {
 	text := saveText(t, busyCloud(t))
 	others := []store.Kind{
-		lineCloud, lineProject, lineToken, lineRRSet, lineFollower, lineTimer, lineBalancer, lineUsage, lineEnd,
+		lineCloud, lineType, lineProject, lineToken, lineRRSet, lineFollower, lineTimer, lineBalancer, lineUsage, lineEnd,
 	}
 	for _, kind := range append(Kinds(), others...) {
 		if !strings.Contains(text, fmt.Sprintf("\n{%q:%q", "kind", kind)) && !strings.HasPrefix(text, fmt.Sprintf("{%q:%q", "kind", kind)) {
@@ -144,25 +156,27 @@ func TestAWrongSnapshotIsRefused(t *testing.T) {
 		return strings.Join(slices.Insert(slices.Clone(lines), at(kind), lines[at(kind)]), "")
 	}
 	for name, test := range map[string]struct{ text, want string }{
-		"empty":                {"", "the snapshot has no end"},
-		"cut off":              {strings.Join(lines[:9], ""), "line 9: the snapshot has no end, so a part of it is missing"},
-		"cut in a line":        {good[:len(good)/2], "line"},
-		"a line less":          {strings.Join(slices.Delete(slices.Clone(lines), at("ssh_key"), at("ssh_key")+1), ""), "the snapshot had"},
-		"something after it":   {good + good, "stands after the end"},
-		"not a snapshot":       {"hello\n", "line 1: not a line of a snapshot"},
-		"another kind first":   {strings.Join(lines[1:], ""), `line 1: kind "project": a snapshot must begin with`},
-		"a later version":      {edit(lineCloud, `"version":1`, `"version":2`), "line 1: version 2: must be 1 to 1; use the version"},
-		"no version":           {edit(lineCloud, `"version":1`, `"version":0`), "version 0"},
-		"a field of a later":   {edit("server", `"status"`, `"staatus"`), `unknown field "staatus"`},
-		"an unknown project":   {edit("server", `"project":1`, `"project":7`), "project 7: must have a line"},
-		"no project":           {edit("server", `"project":1,`, ``), "must name its project"},
-		"an id twice":          {twice("network"), "must be that of one line only"},
-		"an unknown type":      {edit("server", `"type":"`, `"type":"huge-`), `must be in the catalogue`},
-		"an unknown effect":    {edit(lineTimer, `"type":"`, `"type":"x`), "must be one of"},
-		"no certificates":      {edit(lineCloud, "BEGIN CERTIFICATE", "BEGIN"), "authority.0"},
-		"a project name twice": {edit(lineProject, "default", "empty"), "its name"},
-		"a token twice":        {twice(lineToken), "token: must not be empty or that of an earlier line"},
-		"an address twice":     {twice("primary_ip"), "must be that of one line only"},
+		"empty":                 {"", "the snapshot has no end"},
+		"cut off":               {strings.Join(lines[:9], ""), "line 9: the snapshot has no end, so a part of it is missing"},
+		"cut in a line":         {good[:len(good)/2], "line"},
+		"a line less":           {strings.Join(slices.Delete(slices.Clone(lines), at("ssh_key"), at("ssh_key")+1), ""), "the snapshot had"},
+		"something after it":    {good + good, "stands after the end"},
+		"not a snapshot":        {"hello\n", "line 1: not a line of a snapshot"},
+		"another kind first":    {strings.Join(lines[1:], ""), `line 1: kind "server_type": a snapshot must begin with`},
+		"a later version":       {edit(lineCloud, `"version":1`, `"version":2`), "line 1: version 2: must be 1 to 1; use the version"},
+		"no version":            {edit(lineCloud, `"version":1`, `"version":0`), "version 0"},
+		"a field of a later":    {edit("server", `"status"`, `"staatus"`), `unknown field "staatus"`},
+		"an unknown project":    {edit("server", `"project":1`, `"project":7`), "project 7: must have a line"},
+		"no project":            {edit("server", `"project":1,`, ``), "must name its project"},
+		"an id twice":           {twice("network"), "must be that of one line only"},
+		"an unknown type":       {edit("server", `"type":"`, `"type":"huge-`), `must be in the catalogue`},
+		"an unknown effect":     {edit(lineTimer, `"type":"`, `"type":"x`), "must be one of"},
+		"no certificates":       {edit(lineCloud, "BEGIN CERTIFICATE", "BEGIN"), "authority.0"},
+		"a type in no location": {edit(lineType, `"location":"fsn1"`, `"location":"moon"`), `location "moon": must be in the catalogue`},
+		"a limit of nothing":    {edit(lineProject, `"id":1,`, `"limits":{"moon":1},"id":1,`), `limit of "moon"`},
+		"a project name twice":  {edit(lineProject, "default", "empty"), "its name"},
+		"a token twice":         {twice(lineToken), "token: must not be empty or that of an earlier line"},
+		"an address twice":      {twice("primary_ip"), "must be that of one line only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.ReadSnapshot(strings.NewReader(test.text))
@@ -286,7 +300,7 @@ func replaced(t testing.TB, v any, path []string, value any) string {
 // loaded.
 func TestRestoreTellsSubscribers(t *testing.T) {
 	text := saveText(t, busyCloud(t))
-	p, _ := serverCloud(t, Options{Seed: 1})
+	p, clk := serverCloud(t, Options{Seed: 1})
 	mustCreate(t, p, smallServer("gone"))
 	s, err := p.cloud.ReadSnapshot(strings.NewReader(text))
 	if err != nil {
@@ -299,6 +313,8 @@ func TestRestoreTellsSubscribers(t *testing.T) {
 		copied[v.ID] = v
 	}
 	p.cloud.Restore(s)
+	clk.SetTime(s.Time)
+	sameLines(t, text, saveText(t, p.cloud))
 	p, _ = p.cloud.Project(1)
 	want := p.View().Servers.Len()
 	for range 100_000 {
@@ -316,6 +332,35 @@ func TestRestoreTellsSubscribers(t *testing.T) {
 		}
 	}
 	t.Errorf("%d servers, want %d", len(copied), want)
+}
+
+// TestASnapshotHasTheTypeOfAServerThatTheCatalogueLacks shows that servers keep a type that was removed.
+func TestASnapshotHasTheTypeOfAServerThatTheCatalogueLacks(t *testing.T) {
+	p, _ := serverCloud(t, Options{Seed: 1})
+	if err := p.cloud.AddServerType(catalogue.NewServerType{Name: "huge", CopyOf: "small", Cores: 400}); err != nil {
+		t.Fatal(err)
+	}
+	in := smallServer("one")
+	in.ServerType = "huge"
+	mustCreate(t, p, in)
+	p.cloud.ResetCatalogue()
+	text := saveText(t, p.cloud)
+	p, _ = serverCloud(t, Options{Seed: 1})
+	s, err := p.cloud.ReadSnapshot(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cloud.Restore(s)
+	p, _ = p.cloud.Project(1)
+	for server := range p.View().Servers.All() {
+		if typ := p.View().TypeOf(server); typ.Name != "huge" || typ.Cores != 400 {
+			t.Errorf("the server has %s with %d cores", typ.Name, typ.Cores)
+		}
+	}
+	if _, ok := p.cloud.Catalogue().ServerType("huge"); ok {
+		t.Error("the type is in the catalogue again")
+	}
+	sameLines(t, text, saveText(t, p.cloud))
 }
 
 // TestSnapshotsOfEarlierVersions loads a file of each version that was released.

@@ -25,6 +25,8 @@ type State struct {
 	Actions ActionTable
 	// Catalogue is what Hetzner offers. All projects share it.
 	Catalogue *Catalogue
+	// Limits are the project's. They are replaced, never changed.
+	Limits Limits
 
 	selectors   *btree.BTreeG[selectorTerm] // from labels to load balancers and firewalls
 	memberships *btree.BTreeG[membership]   // from servers and load balancers to networks
@@ -65,8 +67,8 @@ type table interface {
 	RecordAll(log *store.ChangeLog, created bool)
 }
 
-func newState(c *Catalogue) *State {
-	st := &State{Catalogue: c, selectors: newSelectorIndex(), memberships: newMembershipIndex()}
+func newState(c *Catalogue, l Limits) *State {
+	st := &State{Catalogue: c, Limits: l, selectors: newSelectorIndex(), memberships: newMembershipIndex()}
 	for i, t := range st.tables() {
 		t.Init(resources[i].kind)
 	}

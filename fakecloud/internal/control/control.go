@@ -20,6 +20,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
@@ -64,12 +65,15 @@ const (
 	ResetJournal   = "journal"
 	ResetFaults    = "faults"
 	ResetRateLimit = "rate_limit"
+	ResetCatalogue = "catalogue"
+	ResetLimits    = "limits"
 )
 
-var resetParts = []string{ResetResources, ResetJournal, ResetFaults, ResetRateLimit}
+var resetParts = []string{ResetResources, ResetJournal, ResetFaults, ResetRateLimit, ResetCatalogue, ResetLimits}
 
-// Reset removes all resources, actions and fault rules, empties the journal and fills the rate limits, except for the
-// parts in keep. Projects, tokens, the clock and the duration of actions stay.
+// Reset removes all resources, actions and fault rules, empties the journal, fills the rate limits, and restores the catalogue and the
+// limits of projects that the cloud began with, except for the parts in keep. Projects, tokens, the clock and the duration of actions
+// stay.
 func (c *Controller) Reset(keep ...string) error {
 	for _, k := range keep {
 		if !slices.Contains(resetParts, k) {
@@ -82,6 +86,12 @@ func (c *Controller) Reset(keep ...string) error {
 	}
 	if !slices.Contains(keep, ResetResources) {
 		c.Cloud.Reset()
+	}
+	if !slices.Contains(keep, ResetCatalogue) {
+		c.Cloud.ResetCatalogue()
+	}
+	if !slices.Contains(keep, ResetLimits) {
+		c.Cloud.ResetLimits()
 	}
 	if !slices.Contains(keep, ResetRateLimit) {
 		c.mu.Lock()
@@ -213,7 +223,7 @@ func (c *Controller) AddProject(name string) (cloud.Project, error) {
 // AddToken makes a token of a project valid and returns it. If token is empty, it makes one.
 func (c *Controller) AddToken(project int64, token string, readOnly bool) (string, error) {
 	if _, ok := c.Cloud.Project(project); !ok {
-		return "", fmt.Errorf("project %d %w", project, ErrNotFound)
+		return "", noProject(project)
 	}
 	if token == "" {
 		token = newToken()
@@ -247,6 +257,38 @@ func (c *Controller) RevokeToken(token string) error {
 	}
 	c.Cloud.RevokeToken(token)
 	return nil
+}
+
+// Limits returns how many resources of each kind a project may own. A kind that is missing has no limit.
+func (c *Controller) Limits(project int64) (map[string]int, error) {
+	p, ok := c.Cloud.Project(project)
+	if !ok {
+		return nil, noProject(project)
+	}
+	all := map[string]int{}
+	for kind, n := range p.View().Limits {
+		if n > 0 {
+			all[string(kind)] = n
+		}
+	}
+	return all, nil
+}
+
+// SetLimits replaces the limits of a project.
+func (c *Controller) SetLimits(project int64, all map[string]int) error {
+	p, ok := c.Cloud.Project(project)
+	if !ok {
+		return noProject(project)
+	}
+	limits := cloud.Limits{}
+	for kind, n := range all {
+		limits[store.Kind(kind)] = n
+	}
+	return p.SetLimits(limits)
+}
+
+func noProject(id int64) error {
+	return fmt.Errorf("project %d %w; GET /projects lists them", id, ErrNotFound)
 }
 
 // SetTokenDate gives a token an API date of its own. "" takes it away.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
@@ -35,7 +36,8 @@ func Endpoints() []Endpoint {
 		{Method: "GET", Path: "/health", Summary: "200 while the process answers", handle: health},
 		{Method: "GET", Path: "/ready", Summary: "200 when the API can be used, 503 before", handle: ready},
 		{Method: "POST", Path: "/reset",
-			Summary: `reset resources, journal, faults and rate limits; {"keep": ["journal"]} keeps some of them`, handle: reset},
+			Summary: `reset resources, journal, faults, rate limits, catalogue and limits; {"keep": ["journal"]} keeps some of them`,
+			handle:  reset},
 		{Method: "GET", Path: "/state", Summary: "all resources of all projects, in the API's JSON; ?project=1&kind=server selects",
 			handle: state},
 		{Method: "GET", Path: "/events", Summary: "a stream of the changes of resources: JSON lines, or server-sent events for Accept: " +
@@ -98,9 +100,22 @@ func Endpoints() []Endpoint {
 			Summary: "where load balancers listen on this machine, and which ports could not be bound", handle: listLoadBalancerEndpoints},
 		{Method: "GET", Path: "/rate_limit", Summary: "requests per hour and project; 0 means no limit", handle: getRateLimit},
 		{Method: "PUT", Path: "/rate_limit", Summary: `change the rate limit and fill it up: {"limit": 3600}`, handle: setRateLimit},
+		{Method: "GET", Path: "/catalogue", Summary: "the server types as the API shows them, with those that are retired everywhere",
+			handle: getCatalogue},
+		{Method: "POST", Path: "/catalogue/server_types",
+			Summary: `add a server type: {"name": "cx25", "copy_of": "cx23", "cores": 4}; memory, disk, cpu_type, architecture, category and description can differ, too`, handle: addServerType},
+		{Method: "PUT", Path: "/catalogue/server_types/{type}",
+			Summary: `change how a server type is offered in all its locations: {"deprecation": {"unavailable_after": "2027-01-01T00:00:00Z"}}; {"deprecation": {}} takes it back`, handle: offerServerType},
+		{Method: "PUT", Path: "/catalogue/server_types/{type}/locations/{location}",
+			Summary: `change how a server type is offered in one location: {"available": false}; recommended, deprecation, price_monthly and offered can be given, too`, handle: offerServerType},
+		{Method: "DELETE", Path: "/catalogue", Summary: "restore the catalogue that the cloud began with", handle: resetCatalogue},
 		{Method: "GET", Path: "/projects", Summary: "all projects", handle: listProjects},
 		{Method: "POST", Path: "/projects", Summary: `create a project and a token for it: {"name": "staging"}; "token" sets the token`,
 			handle: addProject},
+		{Method: "GET", Path: "/projects/{project}/limits", Summary: "how many resources of each kind a project may own",
+			handle: getLimits},
+		{Method: "PUT", Path: "/projects/{project}/limits",
+			Summary: `replace the limits of a project: {"server": 10, "primary_ip": 20}; {} removes all`, handle: setLimits},
 		{Method: "POST", Path: "/tokens", Summary: `make a token: {"project": 1, "read_only": true}; "token" sets the token`,
 			handle: addToken},
 		{Method: "PUT", Path: "/tokens/{token}",
@@ -210,13 +225,13 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &s):
 		return s.status
-	case errors.Is(err, ErrNotFound), errors.Is(err, hypervisor.ErrNoGuest):
+	case errors.Is(err, ErrNotFound), errors.Is(err, hypervisor.ErrNoGuest), errors.Is(err, catalogue.ErrNotFound):
 		return http.StatusNotFound
 	case errors.Is(err, hypervisor.ErrNoTask):
 		return http.StatusGone
 	case errors.Is(err, hypervisor.ErrDetached):
 		return http.StatusConflict
-	case errors.Is(err, ErrExists), errors.Is(err, fault.ErrExists), errors.Is(err, ErrClock):
+	case errors.Is(err, ErrExists), errors.Is(err, fault.ErrExists), errors.Is(err, catalogue.ErrExists), errors.Is(err, ErrClock):
 		return http.StatusConflict
 	}
 	return http.StatusBadRequest

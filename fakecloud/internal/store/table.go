@@ -39,25 +39,32 @@ type Object[T any] interface {
 type Entry[T any] struct {
 	Value   T
 	id      int64 // that of Value, which a search would have to load
-	encoded atomic.Pointer[[]byte]
+	encoded atomic.Pointer[encoded]
 }
 
-// Encoded returns the entry's encoded form. It calls encode once for this version of the resource,
-// or a few times if the first readers race.
-func (e *Entry[T]) Encoded(encode func(T) []byte) []byte {
-	if b := e.encoded.Load(); b != nil {
-		return *b
+// encoded is the encoded form of an entry. It depends on the entry, and on what with points to.
+type encoded struct {
+	with  any
+	bytes []byte
+}
+
+// Encoded returns the entry's encoded form. It calls encode once for this version of the resource and for with, or a few times if the
+// first readers race. The result is shared and must not be changed. with is a pointer to what else the form depends on,
+// which never changes.
+func (e *Entry[T]) Encoded(with any, encode func(T) []byte) []byte {
+	if known := e.encoded.Load(); known != nil && known.with == with {
+		return known.bytes
 	}
 	b := encode(e.Value)
-	e.encoded.Store(&b)
+	e.encoded.Store(&encoded{with, b})
 	return b
 }
 
 // EncodedOnce is Encoded for writes and for a caller that reads all resources: it uses a cached form, but adds none
 // to the cache.
-func (e *Entry[T]) EncodedOnce(encode func(T) []byte) []byte {
-	if b := e.encoded.Load(); b != nil {
-		return *b
+func (e *Entry[T]) EncodedOnce(with any, encode func(T) []byte) []byte {
+	if known := e.encoded.Load(); known != nil && known.with == with {
+		return known.bytes
 	}
 	return encode(e.Value)
 }
@@ -241,6 +248,7 @@ func PageOf[Item, E any](set ordered[Item], p Page, n int, entry func(Item) E) [
 type PageKey struct {
 	Host, Query string
 	TLS         bool
+	With        any // see Entry.Encoded
 }
 
 // EncodedPage is the answer to a request for a page.
@@ -261,13 +269,13 @@ func (t *Table[T]) CachedPage(key PageKey) *EncodedPage {
 	return nil
 }
 
-// CachePage keeps a page until the table changes, if it is asked for twice and is one of the first: while others write, most
-// pages are asked for once, and to keep them would cost more than to encode them.
+// CachePage keeps a page until the table changes or until a page with another key.With is kept, if it is asked for twice and is one of
+// the first: while others write, most pages are asked for once, and to keep them would cost more than to encode them.
 func (t *Table[T]) CachePage(key PageKey, encode func() EncodedPage) {
 	known := t.pages.list.Load()
 	var all []cachedPage
 	if known != nil {
-		all = slices.Clone(*known)
+		all = slices.DeleteFunc(slices.Clone(*known), func(c cachedPage) bool { return c.key.With != key.With })
 	}
 	if i := slices.IndexFunc(all, func(c cachedPage) bool { return c.key == key }); i >= 0 {
 		page := encode()

@@ -115,7 +115,9 @@ func TestAPageIsKeptUntilItsTableChanges(t *testing.T) {
 	if encoded != 2 {
 		t.Errorf("encoded %d times, want once for each version", encoded)
 	}
-	for _, other := range []PageKey{{"b", "page=2", false}, {"a", "page=3", false}, {"a", "page=2", true}} {
+	for _, other := range []PageKey{
+		{"b", "page=2", false, nil}, {"a", "page=3", false, nil}, {"a", "page=2", true, nil}, {"a", "page=2", false, rows},
+	} {
 		if ask(other) {
 			t.Errorf("%v got the page of another request", other)
 		}
@@ -125,5 +127,33 @@ func TestAPageIsKeptUntilItsTableChanges(t *testing.T) {
 	}
 	if kept := len(*rows.pages.list.Load()); kept != maxCachedPages {
 		t.Errorf("%d pages are kept, want %d", kept, maxCachedPages)
+	}
+	ask(PageKey{With: rows})
+	if kept := len(*rows.pages.list.Load()); kept != 1 {
+		t.Errorf("%d pages are kept after what they show has changed, want 1", kept)
+	}
+}
+
+func TestAnEntryIsEncodedOnceWithTheSame(t *testing.T) {
+	t.Parallel()
+	rows := written(newRows(), func(rows *Table[*row]) { rows.Put(&row{Meta{ID: 1}}) })
+	e, _ := rows.Entry(1)
+	one, other := new(1), new(1)
+	for i, tt := range []struct {
+		with    any
+		keep    bool
+		encoded bool
+	}{
+		{one, false, true}, {one, true, true}, {one, true, false}, {one, false, false}, {other, false, true}, {one, true, false},
+		{nil, true, true},
+	} {
+		encoded, encode := false, e.EncodedOnce
+		if tt.keep {
+			encode = e.Encoded
+		}
+		encode(tt.with, func(*row) []byte { encoded = true; return nil })
+		if encoded != tt.encoded {
+			t.Errorf("call %d: encoded is %v", i, encoded)
+		}
 	}
 }
