@@ -9,6 +9,7 @@ import (
 type job struct {
 	due     time.Time
 	own     bool         // a write has made it due at once, and does not end before it
+	epoch   uint32       // of the project when the job was scheduled: see void
 	seq     uint64       // orders jobs that are due at the same time
 	project *projectData // nil for a graceEnds
 	timer   timer
@@ -136,7 +137,7 @@ func (c *Cloud) settleBatch(now time.Time) (done int) {
 	if !c.isDue(now) {
 		return 0
 	}
-	first := c.queue.pop()
+	first := c.pop()
 	if grace, ok := first.timer.(graceEnds); ok {
 		grace.run(c)
 		return 1
@@ -161,7 +162,7 @@ func (c *Cloud) commitWithDue(tx *Tx, now time.Time) (jobs int) {
 		if len(tx.tasks) > 0 || !c.isDue(now) || c.queue[0].project != tx.project || own && !c.queue[0].own {
 			break
 		}
-		next := c.queue.pop()
+		next := c.pop()
 		jobs++
 		if c.events.subscribers > 0 && len(tx.log.Changes) > 0 {
 			c.seal(tx)
@@ -182,7 +183,7 @@ func (c *Cloud) enqueue(tx *Tx) {
 	for _, j := range tx.jobs {
 		c.jobSeq++
 		j.seq, j.own = c.jobSeq, tx.own && !j.due.After(tx.now)
-		c.queue.push(j)
+		c.push(j)
 	}
 	tx.jobs = tx.jobs[:0]
 }
@@ -211,8 +212,10 @@ const runnerPause = time.Millisecond
 // awake is the value of Cloud.armed while the runner does not wait, so that nothing has to wake it.
 const awake = math.MinInt64
 
-// runner runs work when it is due.
+// runner runs work when it is due, and drops projects that are not used.
 func (c *Cloud) runner() {
+	reap, stop := c.auto.reapTimes()
+	defer stop()
 	for {
 		next := c.nextDue.Load()
 		c.armed.Store(next)
@@ -222,6 +225,9 @@ func (c *Cloud) runner() {
 		if next == noJob {
 			select {
 			case <-c.wake:
+				continue
+			case <-reap:
+				c.reap()
 				continue
 			case <-c.closed:
 				return
@@ -237,6 +243,8 @@ func (c *Cloud) runner() {
 			case <-c.closed: // the end of a synctest bubble does not wait for a pause
 			}
 		case <-c.wake:
+		case <-reap:
+			c.reap()
 		case <-c.closed:
 			timer.Stop()
 			return
