@@ -67,10 +67,8 @@ var resetParts = []string{ResetResources, ResetJournal, ResetFaults, ResetRateLi
 // Reset removes all resources, actions and fault rules, empties the journal and fills the rate limits, except for the
 // parts in keep. Projects, tokens, the clock and the duration of actions stay.
 func (c *Controller) Reset(keep ...string) error {
-	for _, k := range keep {
-		if !slices.Contains(resetParts, k) {
-			return fmt.Errorf("keep: unknown part %.64q: must be one of %s", k, strings.Join(resetParts, ", "))
-		}
+	if err := checkParts(keep); err != nil {
+		return err
 	}
 	// Faults first, so that no rule takes a client's next request.
 	if !slices.Contains(keep, ResetFaults) {
@@ -86,6 +84,15 @@ func (c *Controller) Reset(keep ...string) error {
 	}
 	if !slices.Contains(keep, ResetJournal) {
 		_ = c.Journal.Reset(context.Background()) // returns no error
+	}
+	return nil
+}
+
+func checkParts(keep []string) error {
+	for _, k := range keep {
+		if !slices.Contains(resetParts, k) {
+			return fmt.Errorf("keep: unknown part %.64q: must be one of %s", k, strings.Join(resetParts, ", "))
+		}
 	}
 	return nil
 }
@@ -208,13 +215,10 @@ func (c *Controller) AddProject(name string) (cloud.Project, error) {
 
 // AddToken makes a token of a project valid and returns it. If token is empty, it makes one.
 func (c *Controller) AddToken(project int64, token string, readOnly bool) (string, error) {
-	if _, ok := c.Cloud.Project(project); !ok {
-		return "", fmt.Errorf("project %d %w", project, ErrNotFound)
-	}
 	if token == "" {
 		token = newToken()
 	}
-	if err := CheckToken(token); err != nil {
+	if err := cloud.CheckToken(token); err != nil {
 		return "", err
 	}
 	c.mu.Lock()
@@ -222,16 +226,10 @@ func (c *Controller) AddToken(project int64, token string, readOnly bool) (strin
 	if t, ok := c.Cloud.Token(token); ok && t.Project != project {
 		return "", fmt.Errorf("token: %w, in project %d; choose another one", ErrExists, t.Project)
 	}
-	c.Cloud.AddToken(token, cloud.Token{Project: project, ReadOnly: readOnly})
-	return token, nil
-}
-
-// CheckToken returns an error if a client cannot send the token.
-func CheckToken(token string) error {
-	if token == "" || len(token) > 256 || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return errors.New("token: must have 1 to 256 ASCII characters without spaces (a real one has 64 letters and digits)")
+	if !c.Cloud.AddToken(token, cloud.Token{Project: project, ReadOnly: readOnly}) {
+		return "", noProject(project)
 	}
-	return nil
+	return token, nil
 }
 
 // RevokeToken makes a token invalid.
@@ -258,7 +256,9 @@ func (c *Controller) SetTokenDate(token, date string) error {
 		return fmt.Errorf("token %w", ErrNotFound)
 	}
 	t.APIDate = d.Time()
-	c.Cloud.AddToken(token, t)
+	if !c.Cloud.AddToken(token, t) { // its project was dropped right now
+		return fmt.Errorf("token %w", ErrNotFound)
+	}
 	return nil
 }
 

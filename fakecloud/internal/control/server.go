@@ -89,9 +89,14 @@ func Endpoints() []Endpoint {
 			Summary: "where load balancers listen on this machine, and which ports could not be bound", handle: listLoadBalancerEndpoints},
 		{Method: "GET", Path: "/rate_limit", Summary: "requests per hour and project; 0 means no limit", handle: getRateLimit},
 		{Method: "PUT", Path: "/rate_limit", Summary: `change the rate limit and fill it up: {"limit": 3600}`, handle: setRateLimit},
-		{Method: "GET", Path: "/projects", Summary: "all projects", handle: listProjects},
+		{Method: "GET", Path: "/projects", Summary: "all projects, and which were made for unknown tokens", handle: listProjects},
 		{Method: "POST", Path: "/projects", Summary: `create a project and a token for it: {"name": "staging"}; "token" sets the token`,
 			handle: addProject},
+		{Method: "DELETE", Path: "/projects/{project}", Summary: "drop a project with its tokens, all that it owns, and its fault rules",
+			handle: dropProject},
+		{Method: "POST", Path: "/projects/{project}/reset", Summary: `reset one project: its resources, its requests in the journal, ` +
+			`the fault rules that select it by its id, its rate limit; {"keep": ["journal"]} keeps some of them`, handle: resetProject},
+		{Method: "GET", Path: "/tokens/{token}", Summary: "the project of a token", handle: getToken},
 		{Method: "POST", Path: "/tokens", Summary: `make a token: {"project": 1, "read_only": true}; "token" sets the token`,
 			handle: addToken},
 		{Method: "PUT", Path: "/tokens/{token}",
@@ -184,7 +189,7 @@ func (c *Controller) serve(handle func(*Controller, *http.Request) (any, error))
 			return
 		}
 		status := http.StatusOK
-		if r.Method == http.MethodPost && r.URL.Path != "/reset" && r.URL.Path != "/clock/step" &&
+		if r.Method == http.MethodPost && !strings.HasSuffix(r.URL.Path, "/reset") && r.URL.Path != "/clock/step" &&
 			!strings.HasPrefix(r.URL.Path, "/hypervisors/") {
 			status = http.StatusCreated
 		}
