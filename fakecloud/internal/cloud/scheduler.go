@@ -78,6 +78,49 @@ func (q *jobQueue) pop() job {
 	return first
 }
 
+// void reports whether the job's project was emptied after the job was scheduled: it is not done any more.
+func (j *job) void() bool { return j.project != nil && j.epoch != j.project.epoch }
+
+// push adds a job to the queue.
+func (c *Cloud) push(j job) {
+	if j.project != nil {
+		j.epoch = j.project.epoch
+		j.project.jobs++
+	}
+	c.queue.push(j)
+}
+
+// pop removes the first job of the queue and returns it. The queue must not be empty.
+func (c *Cloud) pop() job {
+	j := c.queue.pop()
+	if j.project != nil {
+		j.project.jobs--
+	}
+	c.skipVoid()
+	return j
+}
+
+// skipVoid removes void jobs from the beginning of the queue.
+func (c *Cloud) skipVoid() {
+	for len(c.queue) > 0 && c.queue[0].void() {
+		c.queue.pop()
+	}
+}
+
+// sweep removes all void jobs. To do so for each project that is dropped would cost as much as all projects have scheduled.
+func (c *Cloud) sweep() {
+	if c.voidJobs == 0 {
+		return
+	}
+	all := c.queue
+	c.queue, c.voidJobs = nil, 0
+	for i := range all {
+		if !all[i].void() {
+			c.queue.push(all[i])
+		}
+	}
+}
+
 const noJob = math.MaxInt64
 
 // maxBatch is the maximum number of jobs in one transaction, and of those that a write runs before it begins. It limits how
