@@ -13,6 +13,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
@@ -222,13 +223,17 @@ func (c *Cloud) AwaitIdle(ctx context.Context) error {
 type Project struct {
 	ID   int64  `json:"id"`
 	Name string `json:"name"`
+	// Auto is true for a project that was made for an unknown token: see Options.AutoProjects.
+	Auto bool `json:"auto"`
 }
+
+func projectOf(p cloud.Project) Project { return Project{p.ID(), p.Name(), p.Auto()} }
 
 // Projects returns all projects. The error is nil.
 func (c *Cloud) Projects(context.Context) ([]Project, error) {
 	var out []Project
 	for _, p := range c.cloud.Projects() {
-		out = append(out, Project{p.ID(), p.Name()})
+		out = append(out, projectOf(p))
 	}
 	return out, nil
 }
@@ -242,6 +247,27 @@ func (c *Cloud) AddProject(_ context.Context, name, token string) (id int64, new
 	}
 	newToken, err = c.controller.AddToken(p.ID(), token, false)
 	return p.ID(), newToken, err
+}
+
+// ResetProject is Reset for one project. Of the fault rules and the journal, it removes the rules that select the project by its id,
+// and the project's entries. The catalogue stays. It returns an error if the project does not exist, or if keep has a part that does not exist.
+func (c *Cloud) ResetProject(_ context.Context, id int64, keep ...string) error {
+	return c.controller.ResetProject(id, keep...)
+}
+
+// DropProject removes a project with its tokens, all that it owns, and the fault rules that select it by its id. Its requests stay in
+// the journal, and its id is not used again. With Options.AutoProjects, the next request with one of its tokens makes a new project.
+// It returns an error if the project does not exist, or if it is DefaultProject.
+func (c *Cloud) DropProject(_ context.Context, id int64) error { return c.controller.DropProject(id) }
+
+// TokenProject returns the project of a token, such as one that Options.AutoProjects has made. It returns an error if the token is
+// not valid, or if there was no request with it yet.
+func (c *Cloud) TokenProject(_ context.Context, token string) (Project, error) {
+	p, err := c.controller.TokenProject(token)
+	if err != nil {
+		return Project{}, err
+	}
+	return projectOf(p), nil
 }
 
 // AddToken makes a token of a project valid and returns it. If token is empty, it makes one. A read-only token is

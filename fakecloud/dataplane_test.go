@@ -1,6 +1,7 @@
 package fakecloud
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -172,6 +173,55 @@ func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 	for len(b.DataPlane().Endpoints(lb.ID)) > 0 { // until the data plane has removed it, or the test times out
 		if err := t.Context().Err(); err != nil {
 			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+}
+
+// After a snapshot was loaded, load balancers that it has listen again, and others do not listen any more.
+func TestTheDataPlaneFollowsASnapshot(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	b := newBalanced(t)
+	b.server(t, "web-0")
+	create := func(name string) *hcloud.LoadBalancer {
+		t.Helper()
+		created, _, err := b.client.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
+			Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+			Targets: []hcloud.LoadBalancerCreateOptsTarget{{
+				Type:          hcloud.LoadBalancerTargetTypeLabelSelector,
+				LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=web"},
+			}},
+			Services: []hcloud.LoadBalancerCreateOptsService{{
+				Protocol: hcloud.LoadBalancerServiceProtocolHTTP, ListenPort: new(8081), DestinationPort: new(80),
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.awaitHealth(t, created.LoadBalancer, "healthy")
+		return created.LoadBalancer
+	}
+	saved := create("saved")
+	var text bytes.Buffer
+	if err := b.Save(ctx, &text); err != nil {
+		t.Fatal(err)
+	}
+	later := create("later")
+	if _, err := b.client.LoadBalancer.Delete(ctx, saved); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Restore(ctx, &text); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitHealth(t, saved, "healthy")
+	url := fmt.Sprintf("http://%s/", net.JoinHostPort(saved.PublicNet.IPv4.IP.String(), "8081"))
+	if got := b.get(ctx, t, url); got != "200 web-0" {
+		t.Errorf("the load balancer of the snapshot answers %q", got)
+	}
+	for len(b.DataPlane().Endpoints(later.ID)) > 0 { // until the data plane has removed it, or the test times out
+		if ctx.Err() != nil {
+			t.Fatal("the load balancer that is not in the snapshot listens still")
 		}
 		runtime.Gosched()
 	}

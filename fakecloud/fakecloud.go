@@ -44,6 +44,9 @@ const RealRateLimit = api.RealRateLimit
 // DefaultKeepActions is the default of Options.KeepActions: 30 days.
 const DefaultKeepActions = cloud.DefaultKeepActions
 
+// DefaultProjectTTL is the default of Options.ProjectTTL: one hour.
+const DefaultProjectTTL = cloud.DefaultProjectTTL
+
 // Options configure a Cloud. The zero value works.
 type Options struct {
 	// Clock is where all time comes from. If nil, the cloud has its own clock. It shows the machine's time until Step
@@ -63,6 +66,14 @@ type Options struct {
 	APIDate string
 	// Tokens are the tokens of the default project. If nil, it has DefaultToken. Client uses the first.
 	Tokens []string
+	// AutoProjects makes each unknown token of 1 to 256 ASCII characters without spaces the token of a new, empty project, at its
+	// first request: tests that run at the same time have a cloud of their own each, without set-up. If false, an unknown token is
+	// refused with 401, as by the real API. At most 100,000 of these projects exist at a time; then the answer is 403. A token that
+	// was revoked stays invalid, unless 10,000 others are revoked later.
+	AutoProjects bool
+	// ProjectTTL is how long a project of AutoProjects lives without a request, in the machine's time. Then it is dropped within a
+	// tenth of that time: see [Cloud.DropProject]. 0 means one hour.
+	ProjectTTL time.Duration
 	// Limits is how many resources of a kind a project may own, by kind: {"server": 10}. A kind that is missing or 0
 	// has no limit. [Cloud.SetLimits] gives one project others.
 	Limits map[string]int
@@ -150,10 +161,7 @@ func Open(o Options) (*Cloud, error) {
 	for kind, n := range o.Limits {
 		limits[store.Kind(kind)] = n
 	}
-	if o.KeepActions < 0 {
-		return nil, fmt.Errorf("option KeepActions %v: must be more than 0, or 0 for %v", o.KeepActions, cloud.DefaultKeepActions)
-	}
-	if err := errors.Join(limits.Check(), checkRanges(&o)); err != nil {
+	if err := errors.Join(limits.Check(), checkDurations(&o), checkRanges(&o)); err != nil {
 		return nil, err
 	}
 	if o.Clock == nil {
@@ -163,7 +171,7 @@ func Open(o Options) (*Cloud, error) {
 		o.Tokens = []string{DefaultToken}
 	}
 	for _, t := range o.Tokens {
-		if err := control.CheckToken(t); err != nil {
+		if err := cloud.CheckToken(t); err != nil {
 			return nil, err
 		}
 	}
@@ -174,13 +182,13 @@ func Open(o Options) (*Cloud, error) {
 	c.cloud = cloud.New(cloud.Options{
 		Clock: o.Clock, Profile: profile, KeepActions: o.KeepActions, Limits: limits, Seed: o.RandomSeed, FirstID: o.FirstID,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
-		Reserved: o.Reserved,
+		Reserved: o.Reserved, AutoProjects: o.AutoProjects, ProjectTTL: o.ProjectTTL,
 	})
 	for i, t := range o.Tokens {
 		if i == 0 {
 			c.token = t
 		}
-		c.cloud.AddToken(t, cloud.Token{Project: 1})
+		c.cloud.AddToken(t, cloud.Token{Project: cloud.FirstProject})
 	}
 	c.api = api.New(api.Options{Cloud: c.cloud, Journal: c.journal, Date: date, AllowedHosts: o.AllowedHosts})
 	c.controller = control.New(c.cloud, c.api, c.journal, o.Actions, 0)
@@ -247,6 +255,19 @@ func (c *Cloud) startPackets(o *Options) (err error) {
 		c.router, err = plane.StartRouter(c.cloud, o.Router.Table, o.Router.Network, o.Router.Logger)
 	}
 	return err
+}
+
+// checkDurations returns an error if a duration is negative.
+func checkDurations(o *Options) error {
+	for _, d := range []struct {
+		name         string
+		is, standard time.Duration
+	}{{"KeepActions", o.KeepActions, DefaultKeepActions}, {"ProjectTTL", o.ProjectTTL, DefaultProjectTTL}} {
+		if d.is < 0 {
+			return fmt.Errorf("option %s %v: must be more than 0, or 0 for %v", d.name, d.is, d.standard)
+		}
+	}
+	return nil
 }
 
 // checkRanges returns an error if a range is not valid, of the wrong family or too small.

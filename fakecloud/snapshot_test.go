@@ -86,6 +86,43 @@ func TestTheTokensOfALoadedCloud(t *testing.T) {
 	}
 }
 
+// A snapshot of a cloud with projects of unknown tokens has them. A project that both clouds have stays the same one; what came after the
+// snapshot is gone, and its token is that of a new project.
+func TestTheAutomaticProjectsOfASnapshot(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := fakecloud.New(fakecloud.Options{AutoProjects: true})
+	defer c.Close()
+	addKey(t, c, "job-1")
+	var text bytes.Buffer
+	if err := c.Save(ctx, &text); err != nil {
+		t.Fatal(err)
+	}
+	saved := bytes.Clone(text.Bytes())
+	addKey(t, c, "job-2")
+	gone, err := c.TokenProject(ctx, "job-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Restore(ctx, &text); err != nil {
+		t.Fatal(err)
+	}
+	if one, two := keysOf(t, c, "job-1"), keysOf(t, c, "job-2"); one != 1 || two != 0 {
+		t.Errorf("%d and %d keys, want 1 and none", one, two)
+	}
+	if again, err := c.TokenProject(ctx, "job-2"); err != nil || again.ID <= gone.ID {
+		t.Errorf("the new project %d has an id that was used, such as %d: %v", again.ID, gone.ID, err)
+	}
+	loaded, err := fakecloud.Load(bytes.NewReader(saved), fakecloud.Options{AutoProjects: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loaded.Close()
+	if n := keysOf(t, loaded, "job-1"); n != 1 {
+		t.Errorf("the loaded cloud has %d keys", n)
+	}
+}
+
 // A cloud continues where a file of another one ends.
 func ExampleLoad() {
 	ctx := context.Background()

@@ -198,6 +198,28 @@ func (c *Client) AddProject(ctx context.Context, name, token string) (id int64, 
 	return out.Project.ID, out.Project.Token, err
 }
 
+// ResetProject removes what one project owns, its requests in the journal and its fault rules, except for the parts in keep: see
+// fakecloud.Cloud.ResetProject.
+func (c *Client) ResetProject(ctx context.Context, id int64, keep ...string) error {
+	return c.call(ctx, http.MethodPost, projectPath(id)+"/reset", nil, map[string][]string{"keep": keep}, nil)
+}
+
+// DropProject removes a project with its tokens and all that it owns: see fakecloud.Cloud.DropProject.
+func (c *Client) DropProject(ctx context.Context, id int64) error {
+	return c.call(ctx, http.MethodDelete, projectPath(id), nil, nil, nil)
+}
+
+func projectPath(id int64) string { return "/projects/" + strconv.FormatInt(id, 10) }
+
+// TokenProject returns the project of a token: see fakecloud.Cloud.TokenProject.
+func (c *Client) TokenProject(ctx context.Context, token string) (fakecloud.Project, error) {
+	var out struct {
+		Project fakecloud.Project `json:"project"`
+	}
+	err := c.call(ctx, http.MethodGet, "/tokens/"+url.PathEscape(token), nil, nil, &out)
+	return out.Project, err
+}
+
 // AddToken makes a token of a project valid and returns it: see fakecloud.Cloud.AddToken.
 func (c *Client) AddToken(ctx context.Context, project int64, token string, readOnly bool) (string, error) {
 	var out struct {

@@ -54,6 +54,9 @@ type controls interface {
 	CARoots(context.Context) ([]byte, error)
 	Projects(context.Context) ([]fakecloud.Project, error)
 	AddProject(context.Context, string, string) (int64, string, error)
+	ResetProject(context.Context, int64, ...string) error
+	DropProject(context.Context, int64) error
+	TokenProject(context.Context, string) (fakecloud.Project, error)
 	AddToken(context.Context, int64, string, bool) (string, error)
 	SetTokenDate(context.Context, string, string) error
 	RevokeToken(context.Context, string) error
@@ -407,6 +410,43 @@ func TestProjectsAndResetAreTheSame(t *testing.T) {
 		if _, err = c.Client(hcloud.WithRetryOpts(hcloud.RetryOpts{})).Server.All(ctx); !hcloud.IsError(err,
 			hcloud.ErrorCodeRateLimitExceeded) {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestDropsAndResetsOfOneProjectAreTheSame(t *testing.T) {
+	each(t, func(t *testing.T, c *fakecloud.Cloud, is controls) {
+		ctx := t.Context()
+		id, token, err := is.AddProject(ctx, "staging", "a/token%")
+		ok(t, err)
+		ok(t, createServer(ctx, c, "one"))
+		ok(t, createServer(ctx, c, "one", hcloud.WithToken(token)))
+		want := fakecloud.Project{ID: id, Name: "staging"}
+		if p := must[fakecloud.Project](t)(is.TokenProject(ctx, token)); p != want {
+			t.Errorf("%+v", p)
+		}
+		ok(t, is.ResetProject(ctx, id, fakecloud.KeepResources))
+		if n := must[int](t)(is.Journal().Count(ctx, journal.Filter{})); n != 1 {
+			t.Errorf("%d requests in the journal, want that of the other project", n)
+		}
+		ok(t, is.ResetProject(ctx, id))
+		servers := must[[]*hcloud.Server](t)(c.Client(hcloud.WithToken(token)).Server.All(ctx))
+		others := must[[]*hcloud.Server](t)(c.Client().Server.All(ctx))
+		if len(servers) != 0 || len(others) != 1 {
+			t.Errorf("%d servers after the reset, and %d of the other project", len(servers), len(others))
+		}
+		ok(t, is.DropProject(ctx, id))
+		if _, err := c.Client(hcloud.WithToken(token)).Server.All(ctx); !hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) {
+			t.Errorf("the token of a dropped project: %v", err)
+		}
+		_, noToken := is.TokenProject(ctx, token)
+		for what, err := range map[string]error{
+			"drop twice": is.DropProject(ctx, id), "reset after the drop": is.ResetProject(ctx, id), "token": noToken,
+			"drop of the first": is.DropProject(ctx, fakecloud.DefaultProject), "part": is.ResetProject(ctx, fakecloud.DefaultProject, "x"),
+		} {
+			if err == nil {
+				t.Errorf("%s: no error", what)
+			}
 		}
 	})
 }

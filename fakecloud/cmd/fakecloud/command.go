@@ -21,6 +21,12 @@ const envPrefix = "FAKECLOUD_"
 // off switches a listener off.
 const off = "off"
 
+// The values of --projects.
+const (
+	projectsFixed = "fixed"
+	projectsAuto  = "auto"
+)
+
 // settings are the flags.
 type settings struct {
 	listen, control string
@@ -28,6 +34,8 @@ type settings struct {
 	actions         string
 	keepActions     time.Duration
 	rateLimit       int
+	projects        string
+	projectTTL      time.Duration
 	apiDate         string
 	dataPlane       bool
 	publicIPv4      string
@@ -89,6 +97,10 @@ what it can do. The control API has no authentication: keep it on a loopback add
 		"`duration` for which actions are kept after their end, on the cloud's clock; at most the latest\n100,000 are kept")
 	f.IntVar(&s.rateLimit, "rate-limit", fakecloud.RealRateLimit,
 		"requests per hour and project; 0 means no limit, and no RateLimit headers")
+	f.StringVar(&s.projects, "projects", projectsFixed,
+		"what an unknown token is: fixed refuses it with 401, as the real API does; auto makes it the token of a\nnew, empty project")
+	f.DurationVar(&s.projectTTL, "project-ttl", fakecloud.DefaultProjectTTL,
+		"`duration` without a request after which a project of --projects auto is dropped, in the machine's time")
 	f.BoolVar(&s.dataPlane, "data-plane", false,
 		"make load balancers listen on this machine and forward to their targets; on Linux, this changes the\ndefault address ranges: "+
 			"127.65.0.0/16 for servers, 127.66.0.0/16 for load balancers")

@@ -326,6 +326,23 @@ func TestHTTPSWithASelfSignedCertificate(t *testing.T) {
 	}
 }
 
+func TestUnknownTokensHaveProjectsOfTheirOwnOnRequest(t *testing.T) {
+	t.Parallel()
+	p := start(t, environment{"FAKECLOUD_PROJECTS": "auto"}, "--project-ttl", "30m")
+	for _, token := range []string{"job-1", "job-2"} {
+		if _, err := p.client(hcloud.WithToken(token)).Server.All(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if body := get(t, p.control+"/projects"); strings.Count(body, `"auto": true`) != 2 || strings.Contains(body, "job-") {
+		t.Errorf("%s", body)
+	}
+	if _, err := start(t, nil).client(hcloud.WithToken("job-1")).Server.All(t.Context()); !hcloud.IsError(err,
+		hcloud.ErrorCodeUnauthorized) {
+		t.Errorf("without --projects auto: %v", err)
+	}
+}
+
 func TestWrongSettingsAreExplained(t *testing.T) {
 	t.Parallel()
 	busy := start(t, nil)
@@ -338,10 +355,12 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		"--control: listen on " + taken +
 			": another program uses that port": {nil, []string{"--listen", "127.0.0.1:0", "--control", taken}},
 		"must be instant, realistic or a duration": {nil, []string{"--actions", "fast"}},
-		"rate limit -1":           {nil, []string{"--rate-limit", "-1"}},
-		"--keep-actions 0s: must": {nil, []string{"--keep-actions", "0s"}},
-		"must be a day":           {nil, []string{"--api-date", "June"}},
-		"--speed: clock speed -1": {nil, []string{"--speed", "-1"}},
+		"rate limit -1":                                               {nil, []string{"--rate-limit", "-1"}},
+		"--keep-actions 0s: must":                                     {nil, []string{"--keep-actions", "0s"}},
+		`--projects "many": must be fixed or auto`:                    {nil, []string{"--projects", "many"}},
+		"--project-ttl 0s: must be more than 0":                       {nil, []string{"--project-ttl", "0s"}},
+		"must be a day":                                               {nil, []string{"--api-date", "June"}},
+		"--speed: clock speed -1":                                     {nil, []string{"--speed", "-1"}},
 		`--token "a=": must have the form [project=]token[:ro][:day]`: {nil, []string{"--token", "a="}},
 		`--token: API date "June": must be a day such as 2026-06-01`:  {nil, []string{"--token", "x:ro:June"}},
 		`--token: API date "b": must be a day`:                        {nil, []string{"--token", "a:b"}},

@@ -111,9 +111,15 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 	if s.keepActions <= 0 {
 		return nil, "", fmt.Errorf("--keep-actions %v: must be more than 0", s.keepActions)
 	}
+	if s.projects != projectsFixed && s.projects != projectsAuto {
+		return nil, "", fmt.Errorf("--projects %q: must be %s or %s", s.projects, projectsFixed, projectsAuto)
+	}
+	if s.projectTTL <= 0 {
+		return nil, "", fmt.Errorf("--project-ttl %v: must be more than 0", s.projectTTL)
+	}
 	o := fakecloud.Options{
 		Actions: s.actions, KeepActions: s.keepActions, RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts,
-		Logger: log,
+		Logger: log, AutoProjects: s.projects == projectsAuto, ProjectTTL: s.projectTTL,
 	}
 	if err := s.networkOptions(&o, devices, log); err != nil {
 		return nil, "", err

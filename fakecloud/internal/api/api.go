@@ -83,13 +83,21 @@ type apiKey struct{}
 
 // New returns the API of a cloud.
 func New(o Options) *API {
+	return newAPI(o, newRateLimits(o.RateLimit), faults.NewSet(theRoutes().operations))
+}
+
+func newAPI(o Options, limits *rateLimits, rules *faults.Set) *API {
 	table := theRoutes()
 	routes := table.routes
 	a := &API{
 		cloud: o.Cloud, journal: o.Journal, date: o.Date, allowedHosts: o.AllowedHosts,
-		limits: newRateLimits(o.RateLimit), table: table, endpoints: make(map[endpointKey]endpoint, len(routes)),
-		faults: faults.NewSet(table.operations), shown: map[store.Kind]Shown{},
+		limits: limits, table: table, endpoints: make(map[endpointKey]endpoint, len(routes)),
+		faults: rules, shown: map[store.Kind]Shown{},
 	}
+	a.cloud.OnDrop(func(project int64) {
+		limits.forget(project)
+		rules.Forget(project)
+	})
 	for _, s := range a.ShownResources() {
 		a.shown[s.Kind()] = s
 	}
@@ -113,9 +121,7 @@ func New(o Options) *API {
 
 // Fork returns the API of a fork of the cloud, with its own copies of the fault rules and of the rate limits.
 func (a *API) Fork(c *cloud.Cloud, j *requestlog.Log) *API {
-	f := New(Options{Cloud: c, Journal: j, Date: a.date, AllowedHosts: a.allowedHosts})
-	f.limits, f.faults = a.limits.fork(), a.faults.Fork()
-	return f
+	return newAPI(Options{Cloud: c, Journal: j, Date: a.date, AllowedHosts: a.allowedHosts}, a.limits.fork(), a.faults.Fork())
 }
 
 // endpointKey has the pattern with Prefix.

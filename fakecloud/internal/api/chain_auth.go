@@ -7,11 +7,10 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// identify looks up the request's token. The token's API date, if it has one, is the request's.
+// identify looks up the request's token and its project, which may be new. The token's API date, if it has one, is the request's.
 func (r *Request) identify() {
-	if text := r.bearer(); text != "" {
-		r.token, r.known = r.api.cloud.Token(text)
-	}
+	r.token, r.Project, r.refusal = r.api.cloud.Enter(r.bearer())
+	r.known = r.refusal == nil
 	if !r.token.APIDate.IsZero() {
 		r.date = Date{r.token.APIDate}
 	}
@@ -25,14 +24,14 @@ func (r *Request) bearer() string {
 	return strings.TrimSpace(text)
 }
 
-// authenticate refuses unknown tokens, and writes with a read-only token. It sets the request's project to the token's.
+// authenticate refuses unknown tokens, and writes with a read-only token.
 func (a *API) authenticate(next Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) {
 		if !r.known {
 			if r.bearer() == "" {
 				writeError(w, r, cloud.ErrUnauthorized("token is required"))
 			} else {
-				writeError(w, r, cloud.ErrUnauthorized("the token you have provided is invalid"))
+				writeError(w, r, r.refusal)
 			}
 			return
 		}
@@ -44,12 +43,6 @@ func (a *API) authenticate(next Handler) Handler {
 			}
 			return
 		}
-		project, ok := a.cloud.Project(r.token.Project)
-		if !ok {
-			writeError(w, r, cloud.ErrUnauthorized("the token you have provided is invalid"))
-			return
-		}
-		r.Project = project
 		next(w, r)
 	}
 }

@@ -126,6 +126,13 @@ func (a *API) LoadRates(saved []SavedRate) {
 	}
 }
 
+// forget fills the bucket of a project.
+func (l *rateLimits) forget(project int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.buckets, rateKey{project: project})
+}
+
 type rateState struct {
 	limit, remaining int
 	limitText        string
@@ -189,6 +196,9 @@ func (l *rateLimits) exhaust(key rateKey, now time.Time) rateState {
 
 // SetRateLimit changes the limit, in requests per hour and project, and fills all buckets. 0 means no limit.
 func (a *API) SetRateLimit(perHour int) { a.limits.set(perHour) }
+
+// FillRateLimit fills the bucket of one project.
+func (a *API) FillRateLimit(project int64) { a.limits.forget(project) }
 
 // limitRate counts the request against its project and sets the three headers.
 func (a *API) limitRate(next Handler) Handler {

@@ -22,7 +22,7 @@ import (
 type Request struct {
 	HTTP  *http.Request
 	Route *Route
-	// correlate sets CorrelationID, authenticate sets Project.
+	// correlate sets CorrelationID, identify sets Project.
 	CorrelationID string
 	Project       cloud.Project
 	// ErrorCode, Fault and Handled are for the journal.
@@ -35,11 +35,13 @@ type Request struct {
 	arrived time.Time    // on the cloud's clock
 	values  *headerValues
 
-	date   Date // the day whose behaviour the request gets: its token's or the API's
-	token  cloud.Token
-	known  bool // the token is known
-	writer responseWriter
-	query  url.Values
+	date  Date // the day whose behaviour the request gets: its token's or the API's
+	token cloud.Token
+	known bool // the token is known
+	// refusal is why it is not.
+	refusal error
+	writer  responseWriter
+	query   url.Values
 
 	resource       int64 // see resourceID
 	resourceParsed bool

@@ -48,8 +48,12 @@ func (c *Cloud) forgetActions(now time.Time) (n int) {
 	now = c.writeTime(now.UTC()) // times of events do not go back
 	surplus := len(c.finished) - c.maxFinished
 	id := c.finished[0].project
-	project := (*c.projects.Load())[id]
-	tx := c.begin(project, project.state.Load(), now, nil)
+	p, ok := c.Project(id)
+	if !ok { // it was dropped, and its actions with it
+		c.finished = c.finished[1:]
+		return 1
+	}
+	tx := c.begin(p.data, p.data.state.Load(), now, nil)
 	for n < min(forgetBatch, len(c.finished)) {
 		f := c.finished[n]
 		if f.project != id || n >= surplus && now.Sub(f.at) < c.keepActions {

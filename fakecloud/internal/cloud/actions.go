@@ -397,7 +397,7 @@ const hanging = 0
 // the action becomes its task.
 func (c *Cloud) ResumeActions() int {
 	n := 0
-	for _, d := range *c.projects.Load() {
+	for d := range c.projects.Load().Scan {
 		_, _ = Project{cloud: c, data: d}.update(func(tx *Tx) error { // the function returns no error
 			// The end of one begins those that wait for it, and these may hang, too.
 			for ids := tx.Actions.takeFollowers(hanging); len(ids) > 0; ids = tx.Actions.takeFollowers(hanging) {

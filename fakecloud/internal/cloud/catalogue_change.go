@@ -46,7 +46,7 @@ func (c *Cloud) changeCatalogue(change func(*Catalogue) error) error {
 			return err
 		}
 		c.catalogue = &next
-		for _, d := range *c.projects.Load() {
+		for d := range c.projects.Load().Scan {
 			d.set(func(st *State) { st.Catalogue = &next })
 		}
 		c.broadcast()

@@ -3,7 +3,6 @@ package cloud
 import (
 	"cmp"
 	"context"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -51,6 +50,10 @@ type Options struct {
 	TargetHealth HealthRule
 	// Seed makes generated values (passwords, MAC addresses) reproducible.
 	Seed uint64
+	// AutoProjects makes each unknown token the token of a new project: see Enter. ProjectTTL is how long such a project lives
+	// without a request, in the machine's time. Default: DefaultProjectTTL.
+	AutoProjects bool
+	ProjectTTL   time.Duration
 }
 
 // Cloud is a simulated Hetzner Cloud: some projects with the resources that they own. All its methods
@@ -61,10 +64,10 @@ type Cloud struct {
 	limits    Limits     // of Options; a project may have others
 	durations atomic.Pointer[Profile]
 	lastID    atomic.Int64
-	nextDue   atomic.Int64 // Unix nanoseconds of the earliest job; maxInt64 when there is none
-	armed     atomic.Int64 // when the runner wakes up by itself, as nextDue
-	tokens    atomic.Pointer[map[string]Token]
-	projects  atomic.Pointer[map[int64]*projectData] // replaced, never changed
+	nextDue   atomic.Int64                                  // Unix nanoseconds of the earliest job; maxInt64 when there is none
+	armed     atomic.Int64                                  // when the runner wakes up by itself, as nextDue
+	tokens    sync.Map                                      // *validToken by text
+	projects  atomic.Pointer[store.Ascending[*projectData]] // by id; replaced, never changed
 	seed      uint64
 	ca        *authority
 	stepped   bool // whether a test may step the clock without a call of Settle
@@ -72,9 +75,12 @@ type Cloud struct {
 	keepActions time.Duration
 	maxFinished int
 
+	auto autoProjects
+
 	mu        sync.Mutex // serializes all writes; guards the fields below
 	catalogue *Catalogue // of all projects
-	queue     jobQueue
+	queue     jobQueue   // its first job is not void
+	voidJobs  int        // at most; those that projects have left in the queue
 	jobSeq    uint64
 	backlog   bool             // more work is due than a write runs
 	finished  []finishedAction // not forgotten yet, in the order of their ends
@@ -93,6 +99,11 @@ type Cloud struct {
 	waiting     []*task // for a hypervisor: those of detached ones that were never handed out
 	suspensions int     // of all hypervisors
 
+	lastProject int64       // the id of the latest project
+	empty       *State      // see emptyState
+	onDrop      func(int64) // see OnDrop
+	revoked     []string    // the latest revoked tokens, oldest first: see maxRevoked
+
 	healthRule HealthRule
 
 	dedicated []netip.Prefix
@@ -105,28 +116,6 @@ type Cloud struct {
 	wake   chan struct{} // tells the runner that a job is due before it wakes up
 	closed chan struct{}
 	once   sync.Once
-}
-
-// projectData is the data of one project.
-type projectData struct {
-	id    int64
-	name  string
-	state atomic.Pointer[State]
-}
-
-// Token is an API token. A token belongs to one project.
-type Token struct {
-	Project  int64
-	ReadOnly bool
-	// APIDate, if not zero, is the day whose API the token sees. Otherwise it sees the cloud's.
-	APIDate time.Time
-}
-
-// Project is a handle on one project of a cloud.
-type Project struct {
-	cloud   *Cloud
-	data    *projectData
-	outcome *ActionOutcome
 }
 
 const firstID = 1_000_000 // the catalogue's ids are less
@@ -154,11 +143,11 @@ func New(o Options) *Cloud {
 	c.stepped = stepped(o.Clock)
 	c.ips, c.lbIPs, c.private = newPools(o)
 	c.durations.Store(&o.Profile)
-	c.tokens.Store(&map[string]Token{})
-	c.projects.Store(&map[int64]*projectData{})
+	c.auto.begin(o)
+	c.projects.Store(new(newProjects()))
 	c.lastID.Store(max(o.FirstID, firstID))
 	c.nextDue.Store(noJob)
-	c.addProject("default")
+	c.addProject(&projectData{name: "default"})
 	go c.runner()
 	return c
 }
@@ -195,111 +184,6 @@ func (c *Cloud) SetProfile(p Profile) { c.durations.Store(&p) }
 func (c *Cloud) profile() Profile { return *c.durations.Load() }
 
 func (c *Cloud) newID() int64 { return c.lastID.Add(1) }
-
-// AddProject creates a project and returns it.
-func (c *Cloud) AddProject(name string) Project {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.addProject(name)
-}
-
-func (c *Cloud) addProject(name string) Project {
-	all := maps.Clone(*c.projects.Load())
-	d := &projectData{id: int64(len(all) + 1), name: name}
-	d.state.Store(newState(c.catalogue, c.limits))
-	all[d.id] = d
-	c.projects.Store(&all)
-	return Project{cloud: c, data: d}
-}
-
-// Project returns the project with this id.
-func (c *Cloud) Project(id int64) (Project, bool) {
-	d, ok := (*c.projects.Load())[id]
-	return Project{cloud: c, data: d}, ok
-}
-
-// Projects returns all projects by ascending id.
-func (c *Cloud) Projects() []Project {
-	all := *c.projects.Load()
-	var out []Project
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, Project{cloud: c, data: all[id]})
-	}
-	return out
-}
-
-// AddToken makes a token valid. It replaces a token of the same text.
-func (c *Cloud) AddToken(text string, t Token) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := maps.Clone(*c.tokens.Load())
-	m[text] = t
-	c.tokens.Store(&m)
-}
-
-// RevokeToken makes a token invalid.
-func (c *Cloud) RevokeToken(text string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := maps.Clone(*c.tokens.Load())
-	delete(m, text)
-	c.tokens.Store(&m)
-}
-
-// Token looks up a token.
-func (c *Cloud) Token(text string) (Token, bool) {
-	t, ok := (*c.tokens.Load())[text]
-	return t, ok
-}
-
-// Reset removes all resources and actions of all projects, and all scheduled work. Projects, tokens, limits and
-// the catalogue stay, ids are not used again.
-func (c *Cloud) Reset() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queue, c.finished, c.backlog = nil, nil, false
-	c.nextDue.Store(noJob)
-	for _, d := range *c.projects.Load() {
-		before := d.state.Load()
-		c.forgetGuests(d, before)
-		d.state.Store(newState(before.Catalogue, before.Limits))
-		c.publishAll(d, before, false)
-	}
-	c.rescheduleDetaches()
-	c.ips.reset()
-	c.lbIPs.reset()
-	c.loadBalancerStats.reset()
-	c.serverUsage.reset()
-	c.serverTraffic.reset()
-	c.broadcast()
-}
-
-// publishAll publishes the deletion, or the creation, of all resources of a project. The events show the project's state.
-func (c *Cloud) publishAll(d *projectData, of *State, created bool) {
-	if c.events.subscribers == 0 { // to visit all resources takes seconds if there are many
-		return
-	}
-	tx := &Tx{State: d.state.Load(), project: d, now: c.Now(), log: &store.ChangeLog{}}
-	for _, t := range of.tables() {
-		t.RecordAll(tx.log, created)
-	}
-	c.events.publish(tx)
-}
-
-// ID returns the project's id.
-func (p Project) ID() int64 { return p.data.id }
-
-// Name returns the project's name.
-func (p Project) Name() string { return p.data.name }
-
-// Cloud returns the cloud that the project is in.
-func (p Project) Cloud() *Cloud { return p.cloud }
-
-// WithOutcome returns a handle on the same project. The actions that it starts end as o says.
-func (p Project) WithOutcome(o *ActionOutcome) Project {
-	p.outcome = o
-	return p
-}
 
 // View returns the project's current state, for reading only. It does not wait for a write, nor for
 // due work, which the cloud's goroutine runs. Exception: if the clock is neither the machine's nor
@@ -345,8 +229,12 @@ func (p Project) update(fn func(*Tx) error) (*State, error) {
 	return p.data.state.Load(), err
 }
 
-// write runs fn in a transaction, and then what it makes due at once. The caller holds Cloud.mu.
+// write runs fn in a transaction, and then what it makes due at once. The caller holds Cloud.mu. If the project was dropped, the
+// error is unauthorized, as for its tokens from then on.
 func (c *Cloud) write(d *projectData, now time.Time, o *ActionOutcome, fn func(*Tx) error) error {
+	if d.lastUse.Load() == dropped {
+		return errInvalidToken()
+	}
 	tx := c.begin(d, d.state.Load(), now, o)
 	tx.own = true
 	if err := fn(tx); err != nil {

@@ -28,4 +28,10 @@
 // Work for later is a value, not a function: a timer in the queue, and the effect of each running action in its [Action]. The
 // tables timers and commands have their types. So a cloud can be copied while actions run ([Cloud.Fork]), and its future can be
 // shown ([Cloud.Timeline]) and stored.
+//
+// # Projects
+//
+// A project can be emptied ([Project.Reset]) and dropped ([Cloud.DropProject]) while its actions run. What it has in the queue is
+// then void: it is removed later, so that a drop costs what the project owns. With automatic projects, the cloud makes them for
+// unknown tokens ([Cloud.Enter]), and its goroutine drops those that are not used.
 package cloud

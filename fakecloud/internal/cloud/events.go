@@ -140,8 +140,8 @@ func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) {
 	s := &Subscription{cloud: c, closed: make(chan struct{}), at: c.events.last}
 	c.events.subscribers++
 	states := map[int64]*State{}
-	for id, d := range *c.projects.Load() {
-		states[id] = d.state.Load()
+	for d := range c.projects.Load().Scan {
+		states[d.id] = d.state.Load()
 	}
 	return s, states
 }

@@ -3,13 +3,15 @@ package cloud
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/utils/clock"
 )
 
 // Fork returns a copy of the cloud with a clock of its own, which should show the same time: all projects with what they own,
 // their tokens and limits, the catalogue, the actions that run, all other work that is due later, and the reports about traffic
-// and usage. What happens to one of the two does not change the other. The cost does not depend on the number of resources.
+// and usage. What happens to one of the two does not change the other. The cost depends on the number of projects and on what is
+// due, not on the number of resources.
 //
 // Not copied: subscriptions and hypervisors. An action that waits for a hypervisor waits for one of the copy until its deadline.
 func (c *Cloud) Fork(clk clock.WithTicker) *Cloud {
@@ -31,28 +33,26 @@ func (c *Cloud) copy(clk clock.WithTicker) *Cloud {
 	}
 	f.lastID.Store(c.lastID.Load())
 	f.durations.Store(c.durations.Load())
-	f.tokens.Store(c.tokens.Load())
 	f.countsTraffic.Store(c.countsTraffic.Load())
 	f.ips, f.lbIPs = forkPools(c.ips, c.lbIPs)
 	c.loadBalancerStats.copyTo(&f.loadBalancerStats)
 	c.serverUsage.copyTo(&f.serverUsage)
 	c.serverTraffic.copyTo(&f.serverTraffic)
 
-	projects := map[int64]*projectData{}
-	for id, d := range *c.projects.Load() {
-		projects[id] = &projectData{id: id, name: d.name}
-		projects[id].state.Store(d.state.Load())
-	}
-	f.projects.Store(&projects)
+	projects := c.forkProjects(f)
+	c.sweep()
 	for _, j := range c.queue {
 		if j.project != nil { // else it is about a hypervisor
 			j.project = projects[j.project.id]
-			f.queue.push(j)
+			f.push(j)
 		}
 	}
 	f.finished = slices.Clip(c.finished) // each appends to an array of its own
 	lost := &attachment{tasks: map[int64]*task{}}
 	wait := func(t *task) {
+		if projects[t.project.id] == nil { // it was dropped
+			return
+		}
 		copied := &task{hypervisor: lost, project: projects[t.project.id], action: t.action, server: t.server, deadline: t.deadline}
 		lost.tasks[t.action] = copied
 		f.waiting = append(f.waiting, copied)
@@ -67,6 +67,30 @@ func (c *Cloud) copy(clk clock.WithTicker) *Cloud {
 	}
 	f.nextDue.Store(noJob)
 	return f
+}
+
+// forkProjects copies the projects and their tokens to a fork, and returns the copies. They count as used right now.
+func (c *Cloud) forkProjects(f *Cloud) map[int64]*projectData {
+	f.auto = c.auto
+	f.auto.started = time.Now()
+	f.lastProject, f.revoked = c.lastProject, slices.Clip(c.revoked) // each appends to an array of its own
+	copies, all := map[int64]*projectData{}, newProjects()
+	for d := range c.projects.Load().Scan {
+		copied := &projectData{id: d.id, name: d.name, auto: d.auto, tokens: maps.Clone(d.tokens)}
+		copied.state.Store(d.state.Load())
+		copies[d.id] = copied
+		all.Set(copied)
+	}
+	f.projects.Store(&all)
+	c.tokens.Range(func(text, t any) bool {
+		valid := *t.(*validToken)
+		if valid.project != nil {
+			valid.project = copies[valid.Project]
+		}
+		f.tokens.Store(text, &valid)
+		return true
+	})
+	return copies
 }
 
 // forkPools copies the pools of public addresses, which may share a part or be the same.

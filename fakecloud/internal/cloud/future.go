@@ -25,6 +25,7 @@ type Due struct {
 func (c *Cloud) Timeline() []Due {
 	c.mu.Lock()
 	c.catchUp()
+	c.sweep()
 	queue := slices.Clone(c.queue)
 	c.mu.Unlock()
 	all := make([]Due, 0, len(queue))

@@ -336,7 +336,7 @@ func (c *Cloud) report(h *attachment, server int64, running bool) error {
 // scheduleDetach detaches a hypervisor when its grace has passed, if it is suspended until then.
 func (c *Cloud) scheduleDetach(h *attachment) {
 	c.jobSeq++
-	c.queue.push(job{due: c.clock.Now().Add(h.Grace), seq: c.jobSeq, timer: graceEnds{h.suspension}})
+	c.push(job{due: c.clock.Now().Add(h.Grace), seq: c.jobSeq, timer: graceEnds{h.suspension}})
 	c.rearm()
 }
 
@@ -423,10 +423,8 @@ func (c *Cloud) assignWaiting() {
 // forgetGuests drops the tasks of a project that is reset, and tells hypervisors to forget its servers.
 func (c *Cloud) forgetGuests(p *projectData, st *State) {
 	for _, h := range c.hypervisors {
-		for id, t := range h.tasks {
-			if t.project == p {
-				delete(h.tasks, id)
-			}
+		for a := range st.Actions.OfKind(KindServer, true) {
+			delete(h.tasks, a.Value.ID)
 		}
 		if h.session == nil {
 			continue

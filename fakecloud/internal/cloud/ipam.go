@@ -187,13 +187,20 @@ func (tx *Tx) take(p *prefixPool, family string) (netip.Prefix, error) {
 
 // GiveBack returns a public address, or the first address of an IPv6 network, to its pool.
 func (tx *Tx) GiveBack(a netip.Addr) {
-	for _, p := range []*prefixPool{tx.cloud.ips.v4, tx.cloud.ips.v6, tx.cloud.lbIPs.v4} {
+	if p, i := tx.cloud.giveBack(a); p != nil {
+		tx.onFailure(func() { p.used.Set(i) })
+	}
+}
+
+// giveBack is GiveBack outside of a transaction. It returns the pool and the number of the address, or nil if no pool had it.
+func (c *Cloud) giveBack(a netip.Addr) (*prefixPool, uint64) {
+	for _, p := range []*prefixPool{c.ips.v4, c.ips.v6, c.lbIPs.v4} {
 		if i, ok := p.inUse(a); ok {
 			p.used.Delete(i)
-			tx.onFailure(func() { p.used.Set(i) })
-			return
+			return p, i
 		}
 	}
+	return nil, 0
 }
 
 // freeIn returns the first unused address of a network, starting at the offset. It leaves out the last

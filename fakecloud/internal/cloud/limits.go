@@ -39,14 +39,14 @@ func (p Project) SetLimits(l Limits) error {
 	})
 }
 
+// ResetLimits gives the project the limits of [Options].
+func (p Project) ResetLimits() { _ = p.SetLimits(p.cloud.limits) } // they are right
+
 // ResetLimits gives all projects the limits of [Options].
 func (c *Cloud) ResetLimits() {
-	_ = c.betweenWrites(func() error {
-		for _, d := range *c.projects.Load() {
-			d.set(func(st *State) { st.Limits = c.limits })
-		}
-		return nil
-	})
+	for _, p := range c.Projects() {
+		p.ResetLimits()
+	}
 }
 
 // Limits that the product documentation states for all accounts.

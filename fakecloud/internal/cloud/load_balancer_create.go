@@ -298,13 +298,22 @@ func (tx *Tx) removeLoadBalancer(id int64) {
 	tx.relinkServers(lb.withTargets(nil), lb.Targets)
 	tx.relinkCertificates(lb.Ref(), lb.certificates(), nil)
 	tx.relinkSelectors(id, lb.selectorTerms(), nil)
-	if lb.IPv4.PrimaryIP == 0 {
-		tx.GiveBack(lb.IPv4.Addr)
-	}
-	if lb.IPv6.PrimaryIP == 0 {
-		tx.GiveBack(netip.PrefixFrom(lb.IPv6.Addr, 64).Masked().Addr())
+	for _, a := range lb.ownAddresses() {
+		tx.GiveBack(a)
 	}
 	tx.releasePrimaryIPs(lb.Ref())
 	tx.LoadBalancers.Delete(id)
 	tx.cloud.loadBalancerStats.forget(id)
+}
+
+// ownAddresses returns the addresses that the load balancer itself has out of the pools, and not a Primary IP: the first one of an
+// IPv6 network.
+func (lb *LoadBalancer) ownAddresses() (all []netip.Addr) {
+	if lb.IPv4.PrimaryIP == 0 {
+		all = append(all, lb.IPv4.Addr)
+	}
+	if lb.IPv6.PrimaryIP == 0 {
+		all = append(all, netip.PrefixFrom(lb.IPv6.Addr, 64).Masked().Addr())
+	}
+	return all
 }

@@ -32,7 +32,7 @@ func (c *Cloud) SetHealthRule(r HealthRule) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.healthRule = r
-	for _, d := range *c.projects.Load() {
+	for d := range c.projects.Load().Scan {
 		_ = c.write(d, c.writeTime(c.Now()), nil, func(tx *Tx) error { // the function returns no error
 			for lb := range tx.LoadBalancers.All() {
 				tx.scheduleAllHealth(lb, 0)

@@ -10,6 +10,7 @@ import (
 type job struct {
 	due     time.Time
 	own     bool         // a write has made it due at once, and does not end before it
+	epoch   uint32       // of the project when the job was scheduled: see void
 	seq     uint64       // orders jobs that are due at the same time
 	project *projectData // nil for a graceEnds
 	timer   timer
@@ -88,6 +89,49 @@ func (q jobQueue) sorted() []job {
 	})
 }
 
+// void reports whether the job's project was emptied after the job was scheduled: it is not done any more.
+func (j *job) void() bool { return j.project != nil && j.epoch != j.project.epoch }
+
+// push adds a job to the queue.
+func (c *Cloud) push(j job) {
+	if j.project != nil {
+		j.epoch = j.project.epoch
+		j.project.jobs++
+	}
+	c.queue.push(j)
+}
+
+// pop removes the first job of the queue and returns it. The queue must not be empty.
+func (c *Cloud) pop() job {
+	j := c.queue.pop()
+	if j.project != nil {
+		j.project.jobs--
+	}
+	c.skipVoid()
+	return j
+}
+
+// skipVoid removes void jobs from the beginning of the queue.
+func (c *Cloud) skipVoid() {
+	for len(c.queue) > 0 && c.queue[0].void() {
+		c.queue.pop()
+	}
+}
+
+// sweep removes all void jobs. To do so for each project that is dropped would cost as much as all projects have scheduled.
+func (c *Cloud) sweep() {
+	if c.voidJobs == 0 {
+		return
+	}
+	all := c.queue
+	c.queue, c.voidJobs = nil, 0
+	for i := range all {
+		if !all[i].void() {
+			c.queue.push(all[i])
+		}
+	}
+}
+
 const noJob = math.MaxInt64
 
 // maxBatch is the maximum number of jobs in one transaction, and of those that a write runs before it begins. It limits how
@@ -147,7 +191,7 @@ func (c *Cloud) settleBatch(now time.Time) (done int) {
 	if !c.isDue(now) {
 		return 0
 	}
-	first := c.queue.pop()
+	first := c.pop()
 	if grace, ok := first.timer.(graceEnds); ok {
 		grace.run(c)
 		return 1
@@ -172,7 +216,7 @@ func (c *Cloud) commitWithDue(tx *Tx, now time.Time) (jobs int) {
 		if len(tx.tasks) > 0 || !c.isDue(now) || c.queue[0].project != tx.project || own && !c.queue[0].own {
 			break
 		}
-		next := c.queue.pop()
+		next := c.pop()
 		jobs++
 		if c.events.subscribers > 0 && len(tx.log.Changes) > 0 {
 			c.seal(tx)
@@ -193,7 +237,7 @@ func (c *Cloud) enqueue(tx *Tx) {
 	for _, j := range tx.jobs {
 		c.jobSeq++
 		j.seq, j.own = c.jobSeq, tx.own && !j.due.After(tx.now)
-		c.queue.push(j)
+		c.push(j)
 	}
 	tx.jobs = tx.jobs[:0]
 }
@@ -222,8 +266,10 @@ const runnerPause = time.Millisecond
 // awake is the value of Cloud.armed while the runner does not wait, so that nothing has to wake it.
 const awake = math.MinInt64
 
-// runner runs work when it is due.
+// runner runs work when it is due, and drops projects that are not used.
 func (c *Cloud) runner() {
+	reap, stop := c.auto.reapTimes()
+	defer stop()
 	for {
 		next := c.nextDue.Load()
 		c.armed.Store(next)
@@ -233,6 +279,9 @@ func (c *Cloud) runner() {
 		if next == noJob {
 			select {
 			case <-c.wake:
+				continue
+			case <-reap:
+				c.reap()
 				continue
 			case <-c.closed:
 				return
@@ -248,6 +297,8 @@ func (c *Cloud) runner() {
 			case <-c.closed: // the end of a synctest bubble does not wait for a pause
 			}
 		case <-c.wake:
+		case <-reap:
+			c.reap()
 		case <-c.closed:
 			timer.Stop()
 			return

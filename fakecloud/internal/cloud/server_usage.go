@@ -43,7 +43,7 @@ func (c *Cloud) ifServer(id int64, do func()) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.catchUp()
-	for _, d := range *c.projects.Load() {
+	for d := range c.projects.Load().Scan {
 		if _, ok := d.state.Load().Servers.Get(id); ok {
 			do()
 			return nil

@@ -48,10 +48,12 @@ const (
 
 // savedCloud is the first line of a snapshot.
 type savedCloud struct {
-	Version   int       `json:"version"`
-	Time      time.Time `json:"time"`
-	LastID    int64     `json:"last_id"`
-	Passwords uint64    `json:"passwords,omitzero"`
+	Version int       `json:"version"`
+	Time    time.Time `json:"time"`
+	LastID  int64     `json:"last_id"`
+	// LastProject is the largest id that a project had.
+	LastProject int64  `json:"last_project"`
+	Passwords   uint64 `json:"passwords,omitzero"`
 	// NextIPv4, NextIPv6 and NextBalancerIPv4 are where the search for a free address continues.
 	NextIPv4         uint64 `json:"next_ipv4"`
 	NextIPv6         uint64 `json:"next_ipv6"`
@@ -81,6 +83,7 @@ type savedOffer struct {
 type savedProject struct {
 	ID     int64   `json:"id"`
 	Name   string  `json:"name"`
+	Auto   bool    `json:"auto,omitzero"`   // it was made for an unknown token
 	Limits *Limits `json:"limits,omitzero"` // nil for those of Options
 }
 
@@ -227,22 +230,23 @@ func (c *Cloud) Save(w io.Writer, extra []SnapshotLine) error {
 	s := &saver{out: bufio.NewWriter(w)}
 	f.ca.make()
 	s.write(lineCloud, 0, savedCloud{
-		Version: SnapshotVersion, Time: f.Now(), LastID: f.lastID.Load(), Passwords: f.passwords,
+		Version: SnapshotVersion, Time: f.Now(), LastID: f.lastID.Load(), LastProject: f.lastProject, Passwords: f.passwords,
 		NextIPv4: f.ips.v4.next, NextIPv6: f.ips.v6.next, NextBalancerIPv4: f.lbIPs.v4.next,
 		CountsTraffic: f.countsTraffic.Load(), Authority: []savedIssuer{f.ca.root.saved(), f.ca.sub.saved()},
 	})
 	f.saveTypes(s)
 	for _, p := range f.Projects() {
-		saved := savedProject{ID: p.ID(), Name: p.Name()}
+		saved := savedProject{ID: p.ID(), Name: p.Name(), Auto: p.Auto()}
 		if limits := p.data.state.Load().Limits; !maps.Equal(limits, f.limits) {
 			saved.Limits = &limits
 		}
 		s.write(lineProject, 0, saved)
 	}
-	tokens := *f.tokens.Load()
-	for _, text := range slices.Sorted(maps.Keys(tokens)) {
-		t := tokens[text]
-		s.write(lineToken, t.Project, savedToken{text, t.ReadOnly, t.APIDate})
+	for _, p := range f.Projects() {
+		for _, text := range slices.Sorted(maps.Keys(p.data.tokens)) {
+			t, _ := f.Token(text)
+			s.write(lineToken, p.ID(), savedToken{text, t.ReadOnly, t.APIDate})
+		}
 	}
 	for _, p := range f.Projects() {
 		s.state(p.ID(), p.data.state.Load())

@@ -35,8 +35,9 @@ type loader struct {
 	projects map[int64]*Tx
 	tx       *Tx // that of the line's project; nil if it has none
 	ids      map[int64]bool
-	links    []func() error // of resources to others that may come later
-	removed  []*ServerType  // which servers have, but the catalogue does not
+	names    map[string]bool // of projects
+	links    []func() error  // of resources to others that may come later
+	removed  []*ServerType   // which servers have, but the catalogue does not
 	ended    bool
 }
 
@@ -45,8 +46,8 @@ const maxSnapshotLine = 256 << 20
 
 // ReadSnapshot reads a snapshot for this cloud, which it does not change. An error names the line.
 func (c *Cloud) ReadSnapshot(r io.Reader) (*Snapshot, error) {
-	l := &loader{cloud: c.copy(c.clock), snapshot: &Snapshot{}, projects: map[int64]*Tx{}, ids: map[int64]bool{}}
-	l.cloud.clear()
+	l := &loader{cloud: c.copy(c.clock), snapshot: &Snapshot{}, projects: map[int64]*Tx{}, ids: map[int64]bool{}, names: map[string]bool{}}
+	l.cloud.discard()
 	l.snapshot.cloud = l.cloud
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxSnapshotLine)
@@ -71,12 +72,12 @@ func (c *Cloud) ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	return l.snapshot, nil
 }
 
-// clear removes everything from a cloud that does not run.
-func (c *Cloud) clear() {
-	c.queue, c.finished, c.waiting, c.backlog = nil, nil, nil, false
+// discard removes everything from a cloud that does not run.
+func (c *Cloud) discard() {
+	c.queue, c.finished, c.waiting, c.backlog, c.auto.count = nil, nil, nil, false, 0
 	c.catalogue = c.offered
-	c.projects.Store(&map[int64]*projectData{})
-	c.tokens.Store(&map[string]Token{})
+	c.projects.Store(new(newProjects()))
+	c.tokens.Clear()
 	c.ips.reset()
 	c.lbIPs.reset()
 	c.loadBalancerStats.reset()
@@ -183,7 +184,7 @@ func (l *loader) header(h *savedCloud) error {
 	if err != nil {
 		return err
 	}
-	l.snapshot.Time, l.cloud.ca, l.cloud.passwords = h.Time.UTC(), ca, h.Passwords
+	l.snapshot.Time, l.cloud.ca, l.cloud.passwords, l.cloud.lastProject = h.Time.UTC(), ca, h.Passwords, h.LastProject
 	l.cloud.lastID.Store(h.LastID)
 	l.cloud.countsTraffic.Store(h.CountsTraffic)
 	// A number outside of the pool, which may be another one now, is where the search begins anew.
@@ -236,15 +237,16 @@ func (l *loader) findType(name string) (*ServerType, bool) {
 }
 
 func (l *loader) project(p *savedProject) error {
-	if p.ID <= 0 || p.Name == "" || l.projects[p.ID] != nil {
-		return fmt.Errorf("project %d, %.64q: must have an id of its own above 0, and a name", p.ID, p.Name)
+	if p.ID <= 0 || p.ID > l.cloud.lastProject || p.Name == "" || l.projects[p.ID] != nil || l.names[p.Name] {
+		return fmt.Errorf("project %d, %.64q: must have a name and an id of its own, from 1 to the last_project of the first line", p.ID,
+			p.Name)
 	}
-	for _, other := range l.cloud.Projects() {
-		if other.Name() == p.Name {
-			return fmt.Errorf("project %d: its name %.64q is that of project %d", p.ID, p.Name, other.ID())
-		}
+	l.names[p.Name] = true
+	d := &projectData{id: p.ID, name: p.Name, auto: p.Auto, tokens: map[string]struct{}{}}
+	if p.Auto {
+		d.lastUse.Store(l.cloud.auto.uptime())
+		l.cloud.auto.count++
 	}
-	d := &projectData{id: p.ID, name: p.Name}
 	limits := l.cloud.limits
 	if p.Limits != nil {
 		limits = *p.Limits
@@ -253,16 +255,17 @@ func (l *loader) project(p *savedProject) error {
 		return fmt.Errorf("project %d: %w", p.ID, err)
 	}
 	d.state.Store(newState(l.cloud.catalogue, limits))
-	all := maps.Clone(*l.cloud.projects.Load())
-	all[p.ID] = d
-	l.cloud.projects.Store(&all)
+	l.cloud.changeProjects(func(all *store.Ascending[*projectData]) { all.Set(d) })
 	l.projects[p.ID] = l.cloud.begin(d, d.state.Load(), l.snapshot.Time, nil)
 	return nil
 }
 
 func (l *loader) token(t *savedToken) error {
-	if _, exists := l.cloud.Token(t.Token); exists || t.Token == "" {
-		return errors.New("token: must not be empty or that of an earlier line")
+	if _, exists := l.cloud.Token(t.Token); exists {
+		return errors.New("token: must be that of one line only")
+	}
+	if err := CheckToken(t.Token); err != nil {
+		return err
 	}
 	l.cloud.AddToken(t.Token, Token{Project: l.tx.project.id, ReadOnly: t.ReadOnly, APIDate: t.APIDate})
 	return nil
@@ -328,7 +331,7 @@ func (l *loader) timer(saved *savedTimer) error {
 			earliest, simclock.Latest)
 	}
 	l.cloud.jobSeq++
-	l.cloud.queue.push(job{due: saved.Due.UTC(), seq: l.cloud.jobSeq, project: l.tx.project, timer: t})
+	l.cloud.push(job{due: saved.Due.UTC(), seq: l.cloud.jobSeq, project: l.tx.project, timer: t})
 	return nil
 }
 
@@ -501,32 +504,71 @@ func (c *Cloud) Restore(s *Snapshot) {
 		}
 	}
 	c.hypervisors = nil
-	before := c.Projects()
 	if clk, ok := c.clock.(*simclock.Clock); ok {
 		clk.Set(s.Time)
 	}
-	c.ca, c.passwords, c.jobSeq, c.queue, c.finished, c.waiting = f.ca, f.passwords, f.jobSeq, f.queue, f.finished, f.waiting
-	c.catalogue = f.catalogue
-	c.ips, c.lbIPs, c.lastLabels, c.backlog = f.ips, f.lbIPs, f.lastLabels, false
-	c.lastID.Store(max(c.lastID.Load(), f.lastID.Load())) // no id is given out twice
-	c.tokens.Store(f.tokens.Load())
+	c.catalogue, c.ca, c.passwords, c.lastLabels, c.ips, c.lbIPs = f.catalogue, f.ca, f.passwords, f.lastLabels, f.ips, f.lbIPs
+	c.jobSeq, c.queue, c.finished, c.waiting, c.backlog, c.voidJobs = f.jobSeq, f.queue, f.finished, f.waiting, false, 0
+	c.auto.count = f.auto.count
+	c.lastProject = max(c.lastProject, f.lastProject) // no id is given out twice
+	c.lastID.Store(max(c.lastID.Load(), f.lastID.Load()))
 	c.countsTraffic.Store(f.countsTraffic.Load())
 	f.loadBalancerStats.copyTo(&c.loadBalancerStats)
 	f.serverUsage.copyTo(&c.serverUsage)
 	f.serverTraffic.copyTo(&c.serverTraffic)
-	c.projects.Store(f.projects.Load())
-	for _, p := range before {
-		gone := p.data.state.Load()
-		p.data.state.Store(newState(f.catalogue, gone.Limits))
-		c.publishAll(p.data, gone, false)
-	}
-	for _, p := range c.Projects() {
-		c.publishAll(p.data, p.data.state.Load(), true)
-	}
+	c.restoreProjects(f)
 	c.broadcast()
 	c.rearm()
 	select {
 	case c.wake <- struct{}{}: // the clock has changed
 	default:
+	}
+}
+
+// restoreProjects takes over the projects of a cloud that does not run, and their tokens. A project that both have stays the same one,
+// for the sake of requests that are under way.
+func (c *Cloud) restoreProjects(f *Cloud) {
+	all, same := newProjects(), map[*projectData]*projectData{}
+	gone := map[*projectData]*State{}
+	for d := range c.projects.Load().Scan {
+		gone[d] = d.state.Load()
+	}
+	before := c.projects.Load()
+	for d := range f.projects.Load().Scan {
+		same[d] = d
+		if old, ok := c.Project(d.id); ok && old.data.name == d.name && old.data.auto == d.auto {
+			same[d] = old.data
+			old.data.state.Store(d.state.Load())
+			old.data.tokens, old.data.jobs, old.data.epoch = d.tokens, d.jobs, d.epoch
+			old.data.lastUse.Store(d.lastUse.Load())
+		}
+		all.Set(same[d])
+	}
+	for i := range c.queue {
+		c.queue[i].project = same[c.queue[i].project]
+	}
+	for _, t := range c.waiting {
+		t.project = same[t.project]
+	}
+	c.projects.Store(&all)
+	f.tokens.Range(func(text, t any) bool { // before the others go, so that a token that both have is always valid
+		valid := t.(*validToken)
+		c.tokens.Store(text, &validToken{valid.Token, same[valid.project]})
+		return true
+	})
+	c.tokens.Range(func(text, _ any) bool {
+		if f.token(text.(string)) == nil {
+			c.tokens.Delete(text)
+		}
+		return true
+	})
+	for d := range before.Scan {
+		c.publishAll(d, gone[d], newState(c.catalogue, gone[d].Limits), c.Now(), false)
+		if stays, _ := all.Get(d); stays != d {
+			d.lastUse.Store(dropped)
+		}
+	}
+	for d := range all.Scan {
+		c.publishAll(d, d.state.Load(), d.state.Load(), c.Now(), true)
 	}
 }

@@ -174,8 +174,8 @@ func TestAWrongSnapshotIsRefused(t *testing.T) {
 		"no certificates":       {edit(lineCloud, "BEGIN CERTIFICATE", "BEGIN"), "authority.0"},
 		"a type in no location": {edit(lineType, `"location":"fsn1"`, `"location":"moon"`), `location "moon": must be in the catalogue`},
 		"a limit of nothing":    {edit(lineProject, `"id":1,`, `"limits":{"moon":1},"id":1,`), `limit of "moon"`},
-		"a project name twice":  {edit(lineProject, "default", "empty"), "its name"},
-		"a token twice":         {twice(lineToken), "token: must not be empty or that of an earlier line"},
+		"a project name twice":  {edit(lineProject, "default", "empty"), "must have a name and an id of its own"},
+		"a token twice":         {twice(lineToken), "token: must be that of one line only"},
 		"an address twice":      {twice("primary_ip"), "must be that of one line only"},
 	} {
 		t.Run(name, func(t *testing.T) {

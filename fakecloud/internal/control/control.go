@@ -75,10 +75,8 @@ var resetParts = []string{ResetResources, ResetJournal, ResetFaults, ResetRateLi
 // limits of projects that the cloud began with, except for the parts in keep. Projects, tokens, the clock and the duration of actions
 // stay.
 func (c *Controller) Reset(keep ...string) error {
-	for _, k := range keep {
-		if !slices.Contains(resetParts, k) {
-			return fmt.Errorf("keep: unknown part %.64q: must be one of %s", k, strings.Join(resetParts, ", "))
-		}
+	if err := checkParts(keep); err != nil {
+		return err
 	}
 	// Faults first, so that no rule takes a client's next request.
 	if !slices.Contains(keep, ResetFaults) {
@@ -100,6 +98,15 @@ func (c *Controller) Reset(keep ...string) error {
 	}
 	if !slices.Contains(keep, ResetJournal) {
 		_ = c.Journal.Reset(context.Background()) // returns no error
+	}
+	return nil
+}
+
+func checkParts(keep []string) error {
+	for _, k := range keep {
+		if !slices.Contains(resetParts, k) {
+			return fmt.Errorf("keep: unknown part %.64q: must be one of %s", k, strings.Join(resetParts, ", "))
+		}
 	}
 	return nil
 }
@@ -222,13 +229,10 @@ func (c *Controller) AddProject(name string) (cloud.Project, error) {
 
 // AddToken makes a token of a project valid and returns it. If token is empty, it makes one.
 func (c *Controller) AddToken(project int64, token string, readOnly bool) (string, error) {
-	if _, ok := c.Cloud.Project(project); !ok {
-		return "", noProject(project)
-	}
 	if token == "" {
 		token = newToken()
 	}
-	if err := CheckToken(token); err != nil {
+	if err := cloud.CheckToken(token); err != nil {
 		return "", err
 	}
 	c.mu.Lock()
@@ -236,16 +240,10 @@ func (c *Controller) AddToken(project int64, token string, readOnly bool) (strin
 	if t, ok := c.Cloud.Token(token); ok && t.Project != project {
 		return "", fmt.Errorf("token: %w, in project %d; choose another one", ErrExists, t.Project)
 	}
-	c.Cloud.AddToken(token, cloud.Token{Project: project, ReadOnly: readOnly})
-	return token, nil
-}
-
-// CheckToken returns an error if a client cannot send the token.
-func CheckToken(token string) error {
-	if token == "" || len(token) > 256 || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return errors.New("token: must have 1 to 256 ASCII characters without spaces (a real one has 64 letters and digits)")
+	if !c.Cloud.AddToken(token, cloud.Token{Project: project, ReadOnly: readOnly}) {
+		return "", noProject(project)
 	}
-	return nil
+	return token, nil
 }
 
 // RevokeToken makes a token invalid.
@@ -287,10 +285,6 @@ func (c *Controller) SetLimits(project int64, all map[string]int) error {
 	return p.SetLimits(limits)
 }
 
-func noProject(id int64) error {
-	return fmt.Errorf("project %d %w; GET /projects lists them", id, ErrNotFound)
-}
-
 // SetTokenDate gives a token an API date of its own. "" takes it away.
 func (c *Controller) SetTokenDate(token, date string) error {
 	d, err := api.ParseDate(date)
@@ -304,7 +298,9 @@ func (c *Controller) SetTokenDate(token, date string) error {
 		return fmt.Errorf("token %w", ErrNotFound)
 	}
 	t.APIDate = d.Time()
-	c.Cloud.AddToken(token, t)
+	if !c.Cloud.AddToken(token, t) { // its project was dropped right now
+		return fmt.Errorf("token %w", ErrNotFound)
+	}
 	return nil
 }
 

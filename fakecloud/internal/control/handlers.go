@@ -44,13 +44,20 @@ func ready(c *Controller, _ *http.Request) (any, error) {
 }
 
 func reset(c *Controller, r *http.Request) (any, error) {
+	keep, err := keepOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return done, c.Reset(keep...)
+}
+
+// keepOf returns the parts that a reset keeps.
+func keepOf(r *http.Request) ([]string, error) {
 	var in struct {
 		Keep []string `json:"keep"`
 	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
-	return done, c.Reset(in.Keep...)
+	err := decode(r, &in)
+	return in.Keep, err
 }
 
 func state(c *Controller, r *http.Request) (any, error) {
@@ -305,88 +312,10 @@ func setRateLimit(c *Controller, r *http.Request) (any, error) {
 	return getRateLimit(c, r)
 }
 
-type projectJSON struct {
-	ID    int64  `json:"id"`
-	Name  string `json:"name"`
-	Token string `json:"token,omitempty"`
-}
-
 // caRoots answers in PEM, because clients need a PEM file.
 func caRoots(c *Controller, w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/x-pem-file")
 	_, _ = w.Write(c.Cloud.CARoots()) // the client may be gone
-}
-
-// listProjects does not show tokens.
-func listProjects(c *Controller, _ *http.Request) (any, error) {
-	out := []projectJSON{}
-	for _, p := range c.Cloud.Projects() {
-		out = append(out, projectJSON{ID: p.ID(), Name: p.Name()})
-	}
-	return map[string]any{"projects": out}, nil
-}
-
-func addProject(c *Controller, r *http.Request) (any, error) {
-	var in struct {
-		Name  string `json:"name"`
-		Token string `json:"token"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
-	if in.Token != "" {
-		if err := CheckToken(in.Token); err != nil {
-			return nil, err
-		}
-		if _, ok := c.Cloud.Token(in.Token); ok {
-			return nil, fmt.Errorf("token %w", ErrExists)
-		}
-	}
-	p, err := c.AddProject(in.Name)
-	if err != nil {
-		return nil, err
-	}
-	token, err := c.AddToken(p.ID(), in.Token, false)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"project": projectJSON{p.ID(), p.Name(), token}}, nil
-}
-
-func addToken(c *Controller, r *http.Request) (any, error) {
-	var in struct {
-		Project  int64  `json:"project"`
-		Token    string `json:"token"`
-		ReadOnly bool   `json:"read_only"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
-	token, err := c.AddToken(in.Project, in.Token, in.ReadOnly)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"token": token, "project": in.Project, "read_only": in.ReadOnly}, nil
-}
-
-func setTokenDate(c *Controller, r *http.Request) (any, error) {
-	var in struct {
-		APIDate *string `json:"api_date"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
-	if in.APIDate == nil {
-		return nil, errors.New(`api_date: is required, such as {"api_date": "2026-06-01"}; "" is the cloud's`)
-	}
-	if err := c.SetTokenDate(pathParam(r, "token"), *in.APIDate); err != nil {
-		return nil, err
-	}
-	return map[string]any{"api_date": *in.APIDate}, nil
-}
-
-func deleteToken(c *Controller, r *http.Request) (any, error) {
-	return done, c.RevokeToken(pathParam(r, "token"))
 }
 
 // kinds returns the kinds of resources that can be selected.

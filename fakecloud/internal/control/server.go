@@ -109,13 +109,18 @@ func Endpoints() []Endpoint {
 		{Method: "PUT", Path: "/catalogue/server_types/{type}/locations/{location}",
 			Summary: `change how a server type is offered in one location: {"available": false}; recommended, deprecation, price_monthly and offered can be given, too`, handle: offerServerType},
 		{Method: "DELETE", Path: "/catalogue", Summary: "restore the catalogue that the cloud began with", handle: resetCatalogue},
-		{Method: "GET", Path: "/projects", Summary: "all projects", handle: listProjects},
+		{Method: "GET", Path: "/projects", Summary: "all projects, and which were made for unknown tokens", handle: listProjects},
 		{Method: "POST", Path: "/projects", Summary: `create a project and a token for it: {"name": "staging"}; "token" sets the token`,
 			handle: addProject},
+		{Method: "DELETE", Path: "/projects/{project}", Summary: "drop a project with its tokens, all that it owns, and its fault rules",
+			handle: dropProject},
+		{Method: "POST", Path: "/projects/{project}/reset", Summary: `reset one project: its resources, its requests in the journal, ` +
+			`the fault rules that select it by its id, its rate limit; {"keep": ["journal"]} keeps some of them`, handle: resetProject},
 		{Method: "GET", Path: "/projects/{project}/limits", Summary: "how many resources of each kind a project may own",
 			handle: getLimits},
 		{Method: "PUT", Path: "/projects/{project}/limits",
 			Summary: `replace the limits of a project: {"server": 10, "primary_ip": 20}; {} removes all`, handle: setLimits},
+		{Method: "GET", Path: "/tokens/{token}", Summary: "the project of a token", handle: getToken},
 		{Method: "POST", Path: "/tokens", Summary: `make a token: {"project": 1, "read_only": true}; "token" sets the token`,
 			handle: addToken},
 		{Method: "PUT", Path: "/tokens/{token}",
@@ -208,7 +213,7 @@ func (c *Controller) serve(handle func(*Controller, *http.Request) (any, error))
 			return
 		}
 		status := http.StatusOK
-		if r.Method == http.MethodPost && r.URL.Path != "/reset" && r.URL.Path != "/clock/step" &&
+		if r.Method == http.MethodPost && !strings.HasSuffix(r.URL.Path, "/reset") && r.URL.Path != "/clock/step" &&
 			!strings.HasPrefix(r.URL.Path, "/hypervisors/") {
 			status = http.StatusCreated
 		}

@@ -167,6 +167,16 @@ func (s *Set) Clear(context.Context) error {
 	return nil
 }
 
+// Forget removes the rules that select a project by its id.
+func (s *Set) Forget(project int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ofProject := func(a *active) bool { return a.rule.Project == project }
+	if rules := *s.rules.Load(); slices.ContainsFunc(rules, ofProject) {
+		s.replace(slices.DeleteFunc(slices.Clone(rules), ofProject))
+	}
+}
+
 // List implements fault.Rules.
 func (s *Set) List(context.Context) ([]fault.Status, error) {
 	rules := *s.rules.Load()

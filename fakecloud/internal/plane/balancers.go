@@ -5,6 +5,7 @@ package plane
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -36,6 +37,7 @@ type Balancers struct {
 
 	mu        sync.Mutex               // held while events are applied, so that an older state is not applied after a newer one
 	states    map[int64]*cloud.State   // by project: the state of the latest event
+	limit     int                      // of states: see forgetDropped
 	balancers map[int64]*balancer      // by the load balancer's id
 	traffic   map[int64]*serverTraffic // by server: what load balancers move at its public address
 }
@@ -127,6 +129,20 @@ func (d *Balancers) follow(events []cloud.Event) {
 		d.apply(c)
 	}
 	d.forgetTraffic(events)
+	d.limit = forgetDropped(d.core, d.states, d.limit)
+}
+
+// forgetDropped removes the states of projects that were dropped, if there are more states than limit. It returns the next limit: to
+// look for them at each event would take too long.
+func forgetDropped(core *cloud.Cloud, states map[int64]*cloud.State, limit int) int {
+	if len(states) <= limit {
+		return limit
+	}
+	maps.DeleteFunc(states, func(id int64, st *cloud.State) bool {
+		_, exists := core.Project(id)
+		return !exists && st.LoadBalancers.Len() == 0 // else the events of the drop are yet to come
+	})
+	return 2*len(states) + 16
 }
 
 // apply changes a load balancer on this machine to its form in the cloud.

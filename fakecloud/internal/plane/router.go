@@ -51,12 +51,14 @@ func StartRouter(core *cloud.Cloud, table RouteTable, network string, log *slog.
 	r.reconcile()
 	r.done.Go(func() {
 		defer sub.Close()
+		limit := 0
 		for {
 			e, err := sub.Next(ctx)
 			if err != nil {
 				return
 			}
 			r.states[e.Project] = e.State
+			limit = forgetDropped(core, r.states, limit)
 			if e.Kind == cloud.KindNetwork || e.Kind == cloud.KindFloatingIP {
 				r.reconcile()
 			}

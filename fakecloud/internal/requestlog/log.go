@@ -198,6 +198,11 @@ func (j *Log) Await(ctx context.Context, f journal.Filter, n int) ([]journal.Ent
 	}
 }
 
+// Forget removes the entries of one project.
+func (j *Log) Forget(project int64) {
+	j.scan(journal.Filter{Project: project}, func(e *journal.Entry) { j.remove(e.Seq) })
+}
+
 // Reset implements journal.Journal.
 func (j *Log) Reset(context.Context) error {
 	j.init()

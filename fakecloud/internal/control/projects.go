@@ -1,0 +1,173 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// ResetProject is Reset for one project: the fault rules are those that select it by its id, and the entries of the journal are its
+// own. The catalogue, which all projects share, stays.
+func (c *Controller) ResetProject(id int64, keep ...string) error {
+	if err := checkParts(keep); err != nil {
+		return err
+	}
+	p, ok := c.Cloud.Project(id)
+	if !ok {
+		return noProject(id)
+	}
+	for _, part := range []struct {
+		name  string
+		reset func()
+	}{
+		{ResetFaults, func() { c.API.Faults().Forget(id) }}, // first, so that no rule takes a client's next request
+		{ResetResources, p.Reset},
+		{ResetRateLimit, func() { c.API.FillRateLimit(id) }},
+		{ResetJournal, func() { c.Journal.Forget(id) }},
+		{ResetLimits, p.ResetLimits},
+	} {
+		if !slices.Contains(keep, part.name) {
+			part.reset()
+		}
+	}
+	return nil
+}
+
+// DropProject removes a project with its tokens, all that it owns, and the fault rules that select it by its id. Its id is not
+// used again.
+func (c *Controller) DropProject(id int64) error {
+	if id == cloud.FirstProject {
+		return fmt.Errorf("project %d: is the one that every cloud begins with, and cannot be dropped; reset it instead", id)
+	}
+	if !c.Cloud.DropProject(id) {
+		return noProject(id)
+	}
+	return nil
+}
+
+// TokenProject returns the project of a token.
+func (c *Controller) TokenProject(token string) (cloud.Project, error) {
+	t, ok := c.Cloud.Token(token)
+	if p, exists := c.Cloud.Project(t.Project); ok && exists {
+		return p, nil
+	}
+	return cloud.Project{}, fmt.Errorf("token %w", ErrNotFound)
+}
+
+func noProject(id int64) error {
+	return fmt.Errorf("project %d %w; GET /projects lists them", id, ErrNotFound)
+}
+
+type projectJSON struct {
+	ID    int64  `json:"id"`
+	Name  string `json:"name"`
+	Auto  bool   `json:"auto"`
+	Token string `json:"token,omitempty"`
+}
+
+func jsonOf(p cloud.Project) projectJSON {
+	return projectJSON{ID: p.ID(), Name: p.Name(), Auto: p.Auto()}
+}
+
+// listProjects does not show tokens.
+func listProjects(c *Controller, _ *http.Request) (any, error) {
+	out := []projectJSON{}
+	for _, p := range c.Cloud.Projects() {
+		out = append(out, jsonOf(p))
+	}
+	return map[string]any{"projects": out}, nil
+}
+
+func addProject(c *Controller, r *http.Request) (any, error) {
+	var in struct {
+		Name  string `json:"name"`
+		Token string `json:"token"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Token != "" {
+		if err := cloud.CheckToken(in.Token); err != nil {
+			return nil, err
+		}
+		if _, ok := c.Cloud.Token(in.Token); ok {
+			return nil, fmt.Errorf("token %w", ErrExists)
+		}
+	}
+	p, err := c.AddProject(in.Name)
+	if err != nil {
+		return nil, err
+	}
+	token, err := c.AddToken(p.ID(), in.Token, false)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"project": projectJSON{ID: p.ID(), Name: p.Name(), Token: token}}, nil
+}
+
+func addToken(c *Controller, r *http.Request) (any, error) {
+	var in struct {
+		Project  int64  `json:"project"`
+		Token    string `json:"token"`
+		ReadOnly bool   `json:"read_only"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	token, err := c.AddToken(in.Project, in.Token, in.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"token": token, "project": in.Project, "read_only": in.ReadOnly}, nil
+}
+
+func resetProject(c *Controller, r *http.Request) (any, error) {
+	id, err := idParam(r, "project")
+	if err != nil {
+		return nil, err
+	}
+	keep, err := keepOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return done, c.ResetProject(id, keep...)
+}
+
+func dropProject(c *Controller, r *http.Request) (any, error) {
+	id, err := idParam(r, "project")
+	if err != nil {
+		return nil, err
+	}
+	return done, c.DropProject(id)
+}
+
+func getToken(c *Controller, r *http.Request) (any, error) {
+	p, err := c.TokenProject(pathParam(r, "token"))
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"project": jsonOf(p)}, nil
+}
+
+func setTokenDate(c *Controller, r *http.Request) (any, error) {
+	var in struct {
+		APIDate *string `json:"api_date"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.APIDate == nil {
+		return nil, errors.New(`api_date: is required, such as {"api_date": "2026-06-01"}; "" is the cloud's`)
+	}
+	if err := c.SetTokenDate(pathParam(r, "token"), *in.APIDate); err != nil {
+		return nil, err
+	}
+	return map[string]any{"api_date": *in.APIDate}, nil
+}
+
+func deleteToken(c *Controller, r *http.Request) (any, error) {
+	return done, c.RevokeToken(pathParam(r, "token"))
+}
