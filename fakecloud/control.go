@@ -250,7 +250,8 @@ func (c *Cloud) AddProject(_ context.Context, name, token string) (id int64, new
 }
 
 // ResetProject is Reset for one project. Of the fault rules and the journal, it removes the rules that select the project by its id,
-// and the project's entries. The catalogue stays. It returns an error if the project does not exist, or if keep has a part that does not exist.
+// and the project's entries. The catalogue stays. It returns an error if the project does not exist, or if keep has a part that does
+// not exist.
 func (c *Cloud) ResetProject(_ context.Context, id int64, keep ...string) error {
 	return c.controller.ResetProject(id, keep...)
 }

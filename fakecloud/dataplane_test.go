@@ -208,7 +208,7 @@ func TestTheDataPlaneFollowsASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := create("later")
-	if _, err := b.client.LoadBalancer.Delete(ctx, saved); err != nil {
+	if _, _, err := b.client.LoadBalancer.DeleteWithResult(ctx, saved); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Restore(ctx, &text); err != nil {
