@@ -77,7 +77,7 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 		warnExposed(log, s.listen, "the API is reachable from other machines, and its token is the public default", "--token")
 	}
 	announce(out, endpoint, secret, controlURL, ca)
-	if s.newIDs {
+	if s.newIDs && s.snapshot == "" {
 		log.Warn("the cloud starts empty: it keeps nothing of an earlier run")
 	}
 	log.Info("serving", "endpoint", endpoint, "control", controlURL, "actions", s.actions, "rate_limit", s.rateLimit)
@@ -135,6 +135,9 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 	cloud, err := s.openSnapshot(o)
 	if err != nil {
 		return nil, "", err
+	}
+	if s.snapshot != "" {
+		log.Info("loaded a snapshot: the clock shows its time", "file", s.snapshot)
 	}
 	if err := addTokens(ctx, cloud, tokens); err != nil {
 		cloud.Close()
@@ -199,7 +202,9 @@ func (s *settings) plant(ctx context.Context, cloud *fakecloud.Cloud, log *slog.
 		return fmt.Errorf("--seed: %w", err)
 	}
 	log.Info("seeded", "file", s.seed, "resources", n)
-	return errors.Join(cloud.Reset(ctx, fakecloud.KeepResources), cloud.SetProfile(ctx, s.actions), cloud.SetRateLimit(ctx, s.rateLimit))
+	// A snapshot may have had faults, limits and changes of the catalogue.
+	keep := []string{fakecloud.KeepResources, fakecloud.KeepFaults, fakecloud.KeepCatalogue, fakecloud.KeepLimits}
+	return errors.Join(cloud.Reset(ctx, keep...), cloud.SetProfile(ctx, s.actions), cloud.SetRateLimit(ctx, s.rateLimit))
 }
 
 // startAPI listens for clients. It returns in ca the file with the certificate that they have to trust, or "".
