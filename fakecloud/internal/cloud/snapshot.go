@@ -182,16 +182,19 @@ func (c savedAs[T, S]) load(l *loader, _ table, data []byte) error {
 	return decodeTo(data, func(saved *S) error { return c.store(l, saved) })
 }
 
-// plain is the codec of resources T that are saved as they are.
-type plain[T store.Object[T], R any] struct{ resource func(*R) T }
+// plain is the codec of resources R that are saved as they are.
+type plain[R any, T interface {
+	*R
+	store.Object[T]
+}] struct{}
 
-func (plain[T, R]) lines(t table) iter.Seq[any] {
+func (plain[R, T]) lines(t table) iter.Seq[any] {
 	return savedAs[T, T]{save: func(v T) T { return v }}.lines(t)
 }
 
-func (p plain[T, R]) load(l *loader, t table, data []byte) error {
+func (plain[R, T]) load(l *loader, t table, data []byte) error {
 	return decodeTo(data, func(saved *R) error {
-		v := p.resource(saved)
+		v := T(saved)
 		err := l.meta(v.Header())
 		if err == nil {
 			t.(interface{ Put(T) }).Put(v)
