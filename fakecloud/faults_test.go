@@ -412,3 +412,78 @@ func TestRulesMakeActionsFailAndHang(t *testing.T) {
 		}
 	})
 }
+
+// Reads that an empty rule takes see nothing, as in an incident of the API or with the token of another project. Writes see what there
+// is.
+func TestAnEmptyProject(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := fakecloud.New(fakecloud.Options{})
+	t.Cleanup(c.Close)
+	if err := orderServer(ctx, c, "one"); err != nil {
+		t.Fatal(err)
+	}
+	server, _, err := c.Client().Server.GetByName(ctx, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, err := c.Faults().Add(ctx, fault.Rule{Resource: "server", Effect: fault.Empty()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := c.Client().Server.All(ctx); err != nil || len(all) != 0 {
+		t.Errorf("the list has %d servers: %v", len(all), err)
+	}
+	if found, _, err := c.Client().Server.GetByID(ctx, server.ID); err != nil || found != nil {
+		t.Errorf("the server is found: %v, %v", found, err)
+	}
+	if types, err := c.Client().ServerType.All(ctx); err != nil || len(types) == 0 {
+		t.Errorf("%d server types, which another resource has: %v", len(types), err)
+	}
+	if _, _, err := c.Client().Server.Update(ctx, server, hcloud.ServerUpdateOpts{Name: "two"}); err != nil {
+		t.Errorf("a write: %v", err)
+	}
+	status, _, err := c.Faults().Get(ctx, rule.Name)
+	if err != nil || status.Matched != 2 || status.Applied != 2 {
+		t.Errorf("the rule took %d of %d requests, want 2 of 2: %v", status.Applied, status.Matched, err)
+	}
+	if _, err := c.Faults().Remove(ctx, rule.Name); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := c.Client().Server.All(ctx); err != nil || len(all) != 1 || all[0].Name != "two" {
+		t.Errorf("after the incident, the list has %v: %v", all, err)
+	}
+	for _, wrong := range []fault.Rule{
+		{Method: "POST", Effect: fault.Empty()}, {Operation: "delete_server", Effect: fault.Empty()}, {Writes: true, Effect: fault.Empty()},
+	} {
+		if _, err := c.Faults().Add(ctx, wrong); err == nil || !strings.Contains(err.Error(), "only operations that write") {
+			t.Errorf("%+v: %v", wrong, err)
+		}
+	}
+}
+
+// Actions can take longer than the profile says. Other actions do not.
+func TestASlowAction(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := preparedCloud(t, 0, fakecloud.Options{})
+	rule := fault.Rule{Operation: "create_server", First: 1, Effect: fault.SlowAction(time.Hour)}
+	if _, err := c.Faults().Add(ctx, rule); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"slow", "usual"} {
+		if err := orderServer(ctx, c, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	due, err := c.Timeline(ctx)
+	if err != nil || len(due) != 2 || due[1].Time.Sub(due[0].Time) != time.Hour-time.Minute {
+		t.Errorf("%+v, %v", due, err)
+	}
+	for _, d := range []time.Duration{0, -1, 25 * time.Hour} {
+		rule := fault.Rule{Effect: fault.SlowAction(d)}
+		if _, err := c.Faults().Add(ctx, rule); err == nil || !strings.Contains(err.Error(), "effect.duration") {
+			t.Errorf("%v: %v", d, err)
+		}
+	}
+}

@@ -31,8 +31,15 @@ func FailAction(code, message string) Effect {
 	return Effect{Kind: KindFailAction, Code: code, Message: message}
 }
 
+// SlowAction makes the actions that the request starts take d each, on the cloud's clock. A hypervisor that has the server's guest decides
+// itself how long its part takes.
+func SlowAction(d time.Duration) Effect { return Effect{Kind: KindSlowAction, Duration: Duration(d)} }
+
 // HangAction makes the actions that the request starts run until ResumeActions is called.
 func HangAction() Effect { return Effect{Kind: KindHangAction} }
+
+// Empty makes reads see a project that owns nothing: lists are empty, and no resource is found, although all are there.
+func Empty() Effect { return Effect{Kind: KindEmpty} }
 
 // ExhaustRateLimit uses up the project's rate limit and answers 429.
 func ExhaustRateLimit() Effect { return Effect{Kind: KindExhaustRateLimit} }

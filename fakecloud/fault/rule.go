@@ -124,9 +124,14 @@ const (
 	KindCutBody Kind = "cut_body"
 	// KindFailAction makes the actions that the request starts fail with Code and Message.
 	KindFailAction Kind = "fail_action"
+	// KindSlowAction makes the actions that the request starts take Duration each, on the cloud's clock.
+	KindSlowAction Kind = "slow_action"
 	// KindHangAction makes the actions that the request starts run, and hold their locks, until the cloud's hanging
 	// actions are resumed.
 	KindHangAction Kind = "hang_action"
+	// KindEmpty answers reads as if the project owned nothing, as in an incident of the API or with the token of another
+	// project: lists are empty, and no resource is found. The rule takes no writes.
+	KindEmpty Kind = "empty"
 	// KindExhaustRateLimit uses up the project's rate limit and answers 429. If there is no limit, it refuses only
 	// this request.
 	KindExhaustRateLimit Kind = "exhaust_rate_limit"
@@ -151,6 +156,8 @@ type Effect struct {
 	// Body and ContentType are the answer of http_status.
 	Body        string `json:"body,omitempty"`
 	ContentType string `json:"content_type,omitempty"`
+	// Duration is how long actions take with slow_action: more than 0, at most 24h.
+	Duration Duration `json:"duration,omitempty"`
 	// Bytes is the length of the part that cut_body sends.
 	Bytes int `json:"bytes,omitempty"`
 }

@@ -55,8 +55,12 @@ func (a *API) misbehave(w http.ResponseWriter, r *Request, d faults.Decision, ne
 	switch e.Kind {
 	case fault.KindFailAction:
 		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Fail: true, FailCode: cloud.Code(e.Code), FailMessage: e.Message})
+	case fault.KindSlowAction:
+		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Duration: time.Duration(e.Duration)})
 	case fault.KindHangAction:
 		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Hang: true})
+	case fault.KindEmpty:
+		r.Project = r.Project.Empty()
 	case fault.KindCutBody:
 	case "":
 	default:

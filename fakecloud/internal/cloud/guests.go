@@ -96,9 +96,9 @@ func (t *task) describe() (hypervisor.Task, bool) {
 }
 
 // handOver makes an action a task of the hypervisor that has its guest. It returns
-// false if there is none, or if a fault rule has decided how the action ends.
+// false if there is none, or if a fault rule has decided how, not only when, the action ends.
 func (tx *Tx) handOver(a *Action) bool {
-	if a.plan.Guest == nil || a.plan.Outcome != nil {
+	if o := a.plan.Outcome; a.plan.Guest == nil || o != nil && (o.Fail || o.Hang) {
 		return false
 	}
 	s, ok := tx.Servers.Get(a.plan.Guest.Server)

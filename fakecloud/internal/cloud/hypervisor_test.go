@@ -556,6 +556,18 @@ func TestAHangingActionBecomesATaskWhenItIsResumed(t *testing.T) {
 	wantStatus(t, p, id, ServerOff, false)
 }
 
+func TestASlowActionIsATask(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	id := runningServer(t, p, clk, smallServer("a")).ID
+	h := attach(t, p, hypervisor.Options{})
+	if _, _, err := p.WithOutcome(&ActionOutcome{Duration: time.Hour}).PowerOffServer(id); err != nil {
+		t.Fatal(err)
+	}
+	complete(t, h, "stop_server", nil)
+	wantStatus(t, p, id, ServerOff, false)
+}
+
 func TestNextWaitsForATask(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})

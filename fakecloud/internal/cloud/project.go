@@ -224,6 +224,15 @@ func (p Project) Auto() bool { return p.data.auto }
 // Cloud returns the cloud that the project is in.
 func (p Project) Cloud() *Cloud { return p.cloud }
 
+// Empty returns a handle, for reading only, on a project of the same id that owns nothing. Fault rules use it.
+func (p Project) Empty() Project {
+	now := p.View()
+	p.data = &projectData{id: p.data.id, name: p.data.name, auto: p.data.auto}
+	p.data.state.Store(newState(now.Catalogue, now.Limits))
+	p.data.lastUse.Store(dropped)
+	return p
+}
+
 // WithOutcome returns a handle on the same project. The actions that it starts end as o says.
 func (p Project) WithOutcome(o *ActionOutcome) Project {
 	p.outcome = o

@@ -21,6 +21,7 @@ func matches(r *fault.Rule, c *Call) bool {
 		(r.Operation == "" || r.Operation == c.Operation) &&
 		(r.Resource == "" || r.Resource == c.Resource) &&
 		(!r.Writes || isWrite(c.Method)) &&
+		(r.Effect.Kind != fault.KindEmpty || !isWrite(c.Method)) &&
 		(r.Client == "" || strings.Contains(c.Client, r.Client)) &&
 		(r.Token == "" || r.Token == c.Token) &&
 		(r.Project == 0 || r.Project == c.Project)

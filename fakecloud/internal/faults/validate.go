@@ -96,6 +96,9 @@ func checkSelection(r *fault.Rule, all []Operation) error {
 	if r.Writes && !slices.ContainsFunc(left, func(o Operation) bool { return isWrite(o.Method) }) {
 		return errors.New("writes: the other fields select only operations that read; remove writes or change them")
 	}
+	if r.Effect.Kind == fault.KindEmpty && (r.Writes || !slices.ContainsFunc(left, func(o Operation) bool { return !isWrite(o.Method) })) {
+		return errors.New("effect.kind empty: takes reads, but the other fields select only operations that write; change them")
+	}
 	if r.Project < 0 {
 		return fmt.Errorf("project %d: must be the id of a project, at least 1", r.Project)
 	}
@@ -188,7 +191,9 @@ var parameters = map[fault.Kind][]string{
 	fault.KindReset:            {"after"},
 	fault.KindCutBody:          {"bytes"},
 	fault.KindFailAction:       {"code", "message"},
+	fault.KindSlowAction:       {"duration"},
 	fault.KindHangAction:       {},
+	fault.KindEmpty:            {},
 	fault.KindExhaustRateLimit: {},
 }
 
@@ -207,6 +212,7 @@ func checkEffect(e *fault.Effect) error {
 	}{
 		{"after", e.After}, {"code", e.Code != ""}, {"message", e.Message != ""}, {"status", e.Status != 0},
 		{"body", e.Body != ""}, {"content_type", e.ContentType != ""}, {"bytes", e.Bytes != 0},
+		{"duration", e.Duration != 0},
 	} {
 		if f.set && !slices.Contains(allowed, f.name) {
 			errs = append(errs, fmt.Errorf("effect.%s: not a field of %s; it has only %s", f.name, e.Kind,
@@ -227,6 +233,10 @@ func checkKind(e *fault.Effect) error {
 		}
 		if e.Status != 0 && (e.Status < 400 || e.Status > 599) {
 			return fmt.Errorf("effect.status %d: must be 400 to 599", e.Status)
+		}
+	case fault.KindSlowAction:
+		if d := time.Duration(e.Duration); d <= 0 || d > 24*time.Hour {
+			return fmt.Errorf("effect.duration %v: must be more than 0, at most 24h", d)
 		}
 	case fault.KindHTTPStatus:
 		if e.Status < 200 || e.Status > 599 {
