@@ -284,6 +284,13 @@ func loadLoadBalancer(l *loader, saved *savedLoadBalancer) error {
 			t.selector = &selector
 		}
 	}
+	if l.cloud.healthRule == HealthReported { // a data plane has yet to probe the targets
+		for t := range lb.Backends() {
+			for i, h := range t.Health {
+				t.Health[i] = TargetHealth{ListenPort: h.ListenPort, Status: HealthUnknown, Since: h.Since}
+			}
+		}
+	}
 	l.tx.LoadBalancers.Put(lb)
 	l.tx.relinkSelectors(lb.ID, nil, lb.selectorTerms())
 	return nil

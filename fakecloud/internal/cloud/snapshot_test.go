@@ -363,6 +363,30 @@ func TestASnapshotHasTheTypeOfAServerThatTheCatalogueLacks(t *testing.T) {
 	sameLines(t, text, saveText(t, p.cloud))
 }
 
+// TestADataPlaneProbesTheTargetsOfASnapshot shows that a target counts as healthy only when the data plane that is there has said so.
+func TestADataPlaneProbesTheTargetsOfASnapshot(t *testing.T) {
+	text := strings.ReplaceAll(saveText(t, busyCloud(t)), `"status":"unknown"`, `"status":"healthy"`)
+	p, _ := serverCloud(t, Options{Seed: 1, TargetHealth: HealthReported})
+	s, err := p.cloud.ReadSnapshot(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cloud.Restore(s)
+	seen := 0
+	for lb := range p.View().LoadBalancers.All() {
+		for target := range lb.Backends() {
+			for _, h := range target.Health {
+				if seen++; h.Status != HealthUnknown {
+					t.Errorf("load balancer %d, server %d: %s", lb.ID, target.Server, h.Status)
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("the history has left no target")
+	}
+}
+
 // TestSnapshotsOfEarlierVersions loads a file of each version that was released.
 func TestSnapshotsOfEarlierVersions(t *testing.T) {
 	const file = "testdata/snapshot-1.jsonl"
