@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
 )
@@ -53,7 +52,7 @@ func catalogueError(err error) error {
 // Limits returns how many resources of each kind a project may own: see fakecloud.Cloud.Limits.
 func (c *Client) Limits(ctx context.Context, project int64) (map[string]int, error) {
 	var out map[string]int
-	err := c.call(ctx, http.MethodGet, limitsPath(project), nil, nil, &out)
+	err := c.call(ctx, http.MethodGet, projectPath(project)+"/limits", nil, nil, &out)
 	return out, err
 }
 
@@ -62,9 +61,5 @@ func (c *Client) SetLimits(ctx context.Context, project int64, limits map[string
 	if limits == nil {
 		limits = map[string]int{}
 	}
-	return c.call(ctx, http.MethodPut, limitsPath(project), nil, limits, nil)
-}
-
-func limitsPath(project int64) string {
-	return "/projects/" + strconv.FormatInt(project, 10) + "/limits"
+	return c.call(ctx, http.MethodPut, projectPath(project)+"/limits", nil, limits, nil)
 }

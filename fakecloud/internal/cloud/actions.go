@@ -150,8 +150,7 @@ type follower struct{ after, action int64 }
 // key orders references by kind and id. It has no pointers: these make large trees expensive to copy and to collect. Servers are
 // last, because most new actions are those of new servers: see store.Ascending.
 func (r Ref) key() uint64 {
-	kind := slices.IndexFunc(resources[:], func(d resourceKind) bool { return d.kind == r.Kind })
-	return uint64(len(resources)-kind)<<kindShift | uint64(r.ID)
+	return uint64(len(resources)-place(r.Kind))<<kindShift | uint64(r.ID)
 }
 
 const kindShift = 56 // ids are below 2^53

@@ -25,16 +25,10 @@ func (c *Cloud) Fork(clk clock.WithTicker) *Cloud {
 func (c *Cloud) copy(clk clock.WithTicker) *Cloud {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := &Cloud{
-		clock: clk, stepped: stepped(clk), offered: c.offered, catalogue: c.catalogue, limits: c.limits, seed: c.seed, ca: c.ca,
-		keepActions: c.keepActions, maxFinished: c.maxFinished, healthRule: c.healthRule, dedicated: c.dedicated,
-		jobSeq: c.jobSeq, backlog: c.backlog, private: c.private, lastLabels: c.lastLabels, passwords: c.passwords,
-		events: eventHub{last: newEventBatch()}, wake: make(chan struct{}, 1), closed: make(chan struct{}),
-	}
+	f := c.sibling(clk)
+	f.catalogue, f.jobSeq, f.backlog, f.lastLabels, f.passwords = c.catalogue, c.jobSeq, c.backlog, c.lastLabels, c.passwords
 	f.lastID.Store(c.lastID.Load())
-	f.durations.Store(c.durations.Load())
 	f.countsTraffic.Store(c.countsTraffic.Load())
-	f.ips, f.lbIPs = forkPools(c.ips, c.lbIPs)
 	c.loadBalancerStats.copyTo(&f.loadBalancerStats)
 	c.serverUsage.copyTo(&f.serverUsage)
 	c.serverTraffic.copyTo(&f.serverTraffic)
@@ -65,15 +59,30 @@ func (c *Cloud) copy(clk clock.WithTicker) *Cloud {
 	for _, t := range c.waiting {
 		wait(t)
 	}
+	return f
+}
+
+// sibling returns a cloud of the same options that has no projects yet, but the same addresses in use. It does nothing by itself. The
+// caller holds Cloud.mu.
+func (c *Cloud) sibling(clk clock.WithTicker) *Cloud {
+	f := &Cloud{
+		clock: clk, stepped: stepped(clk), offered: c.offered, catalogue: c.offered, limits: c.limits, seed: c.seed, ca: c.ca,
+		keepActions: c.keepActions, maxFinished: c.maxFinished, healthRule: c.healthRule, dedicated: c.dedicated,
+		private: c.private, lastLabels: noLabels, auto: c.auto,
+		events: eventHub{last: newEventBatch()}, wake: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+	f.auto.started, f.auto.count = time.Now(), 0
+	f.durations.Store(c.durations.Load())
+	f.projects.Store(new(newProjects()))
 	f.nextDue.Store(noJob)
+	f.ips, f.lbIPs = forkPools(c.ips, c.lbIPs)
 	return f
 }
 
 // forkProjects copies the projects and their tokens to a fork, and returns the copies. They count as used right now.
 func (c *Cloud) forkProjects(f *Cloud) map[int64]*projectData {
-	f.auto = c.auto
-	f.auto.started = time.Now()
-	f.lastProject, f.revoked = c.lastProject, slices.Clip(c.revoked) // each appends to an array of its own
+	f.auto.count, f.lastProject = c.auto.count, c.lastProject
+	f.revoked = slices.Clip(c.revoked) // each appends to an array of its own
 	copies, all := map[int64]*projectData{}, newProjects()
 	for d := range c.projects.Load().Scan {
 		copied := &projectData{id: d.id, name: d.name, auto: d.auto, tokens: maps.Clone(d.tokens)}

@@ -2,7 +2,6 @@ package cloud
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
@@ -68,7 +67,7 @@ func (tx *Tx) checkReferences() (err error) {
 
 // has reports whether a resource exists.
 func (st *State) has(r Ref) bool {
-	i := slices.IndexFunc(resources[:], func(d resourceKind) bool { return d.kind == r.Kind })
+	i := place(r.Kind)
 	return i >= 0 && resources[i].table(st).Has(r.ID)
 }
 

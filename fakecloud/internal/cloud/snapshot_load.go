@@ -46,9 +46,14 @@ const maxSnapshotLine = 256 << 20
 
 // ReadSnapshot reads a snapshot for this cloud, which it does not change. An error names the line.
 func (c *Cloud) ReadSnapshot(r io.Reader) (*Snapshot, error) {
-	l := &loader{cloud: c.copy(c.clock), snapshot: &Snapshot{}, projects: map[int64]*Tx{}, ids: map[int64]bool{}, names: map[string]bool{}}
-	l.cloud.discard()
-	l.snapshot.cloud = l.cloud
+	c.mu.Lock()
+	f := c.sibling(c.clock)
+	c.mu.Unlock()
+	f.ips.reset()
+	f.lbIPs.reset()
+	l := &loader{
+		cloud: f, snapshot: &Snapshot{cloud: f}, projects: map[int64]*Tx{}, ids: map[int64]bool{}, names: map[string]bool{},
+	}
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxSnapshotLine)
 	n := 0
@@ -70,19 +75,6 @@ func (c *Cloud) ReadSnapshot(r io.Reader) (*Snapshot, error) {
 		return nil, err
 	}
 	return l.snapshot, nil
-}
-
-// discard removes everything from a cloud that does not run.
-func (c *Cloud) discard() {
-	c.queue, c.finished, c.waiting, c.backlog, c.auto.count = nil, nil, nil, false, 0
-	c.catalogue = c.offered
-	c.projects.Store(new(newProjects()))
-	c.tokens.Clear()
-	c.ips.reset()
-	c.lbIPs.reset()
-	c.loadBalancerStats.reset()
-	c.serverUsage.reset()
-	c.serverTraffic.reset()
 }
 
 // decodeStrictly decodes JSON. It returns an error for a field that does not exist.
@@ -109,9 +101,9 @@ func (l *loader) line(n int, text []byte) error {
 	if l.tx = l.projects[line.Project]; line.Project != 0 && l.tx == nil {
 		return fmt.Errorf("project %d: must have a line of kind %q before", line.Project, lineProject)
 	}
-	if kind := slices.Index(Kinds(), store.Kind(line.Kind)); kind >= 0 {
+	if i := place(store.Kind(line.Kind)); i >= 0 {
 		return l.inProject(func(data []byte) error {
-			return codecs[resources[kind].kind].load(l, resources[kind].table(l.tx.State), data)
+			return codecs[resources[i].kind].load(l, resources[i].table(l.tx.State), data)
 		}, line)
 	}
 	switch line.Kind {

@@ -263,15 +263,12 @@ func loadLoadBalancer(l *loader, saved *savedLoadBalancer) error {
 	if err != nil {
 		return err
 	}
-	for _, a := range []LoadBalancerIP{lb.IPv4, lb.IPv6} {
-		if a.PrimaryIP != 0 {
-			continue
-		}
+	for _, a := range lb.ownAddresses() {
 		kind, bits := IPv4, 32
-		if !a.Addr.Is4() {
+		if !a.Is4() {
 			kind, bits = IPv6, 64
 		}
-		if err := l.take(kind, netip.PrefixFrom(a.Addr, bits).Masked()); err != nil {
+		if err := l.take(kind, netip.PrefixFrom(a, bits)); err != nil {
 			return err
 		}
 	}
@@ -449,7 +446,7 @@ func loadAction(l *loader, saved *savedAction) error {
 		return errors.New("resources: must name at least one")
 	}
 	for _, r := range slices.Concat(a.Resources, saved.Locks) {
-		if !slices.Contains(Kinds(), r.Kind) {
+		if place(r.Kind) < 0 {
 			return fmt.Errorf("resources: type %.64q must be one of %v", r.Kind, Kinds())
 		}
 	}

@@ -1,6 +1,8 @@
 package cloud
 
 import (
+	"slices"
+
 	"github.com/tidwall/btree"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
@@ -81,6 +83,11 @@ func (st *State) tables() (all [len(resources)]table) {
 		all[i] = r.table(st)
 	}
 	return all
+}
+
+// place returns the place of a kind in resources; -1 if there is no such kind.
+func place(kind store.Kind) int {
+	return slices.IndexFunc(resources[:], func(d resourceKind) bool { return d.kind == kind })
 }
 
 // Kinds returns all kinds of resources.

@@ -60,10 +60,8 @@ func (tx *Tx) rollback() {
 
 // touch makes a new version of a resource of any kind: see [store.Table.Touch].
 func (tx *Tx) touch(r Ref) {
-	for i := range resources {
-		if resources[i].kind == r.Kind {
-			resources[i].table(tx.State).Touch(r.ID)
-		}
+	if i := place(r.Kind); i >= 0 {
+		resources[i].table(tx.State).Touch(r.ID)
 	}
 }
 

@@ -72,13 +72,13 @@ func listForks(c *Controller, r *http.Request) (any, error) {
 
 func deleteFork(c *Controller, r *http.Request) (any, error) {
 	id := chi.URLParam(r, "fork")
-	fork := c.forks.get(id)
+	c.forks.mu.Lock()
+	fork := c.forks.all[id]
+	delete(c.forks.all, id)
+	c.forks.mu.Unlock()
 	if fork == nil {
 		return nil, errNoFork(id)
 	}
-	c.forks.mu.Lock()
-	delete(c.forks.all, id)
-	c.forks.mu.Unlock()
 	fork.Close()
 	return done, nil
 }
