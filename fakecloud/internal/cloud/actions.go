@@ -55,6 +55,7 @@ type actionPlan struct {
 	Does    effect
 	Locks   []Ref
 	Guest   *GuestWork
+	After   int64 // the action that must succeed first, if it was running
 	Outcome *ActionOutcome
 }
 
@@ -380,7 +381,8 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 	}
 	if spec.After != 0 {
 		if prev, ok := tx.Actions.Get(spec.After); ok && prev.Status == ActionRunning {
-			tx.Actions.waiting.Set(follower{spec.After, a.ID})
+			a.plan.After = prev.ID // no reader has the action yet
+			tx.Actions.waiting.Set(follower{prev.ID, a.ID})
 			return a
 		}
 	}

@@ -37,9 +37,7 @@ const (
 	lineProject  = "project"
 	lineToken    = "token"
 	lineRRSet    = "zone_rrset"
-	lineFollower = "action_waits"
 	lineTimer    = "timer"
-	lineTask     = "hypervisor_task"
 	lineBalancer = "load_balancer_usage"
 	lineUsage    = "server_usage"
 	lineTraffic  = "server_traffic"
@@ -96,12 +94,6 @@ type savedToken struct {
 type savedTimer struct {
 	Due time.Time `json:"due"`
 	savedWork
-}
-
-type savedTask struct {
-	Action   int64     `json:"action"`
-	Server   int64     `json:"server"`
-	Deadline time.Time `json:"deadline"`
 }
 
 type savedStats[S any] struct {
@@ -257,9 +249,6 @@ func (c *Cloud) Save(w io.Writer, extra []SnapshotLine) error {
 	for _, j := range f.queue.sorted() {
 		s.write(lineTimer, j.project.id, savedTimer{j.due.UTC(), *saveWork(j.timer)})
 	}
-	for _, t := range f.waiting {
-		s.write(lineTask, t.project.id, savedTask{t.action, t.server, t.deadline.UTC()})
-	}
 	saveStats(s, lineBalancer, &f.loadBalancerStats)
 	saveStats(s, lineUsage, &f.serverUsage)
 	saveStats(s, lineTraffic, &f.serverTraffic)
@@ -282,10 +271,6 @@ func (s *saver) state(project int64, st *State) {
 			s.write(lineRRSet, project, savedRRSet{*set, z.ID, set.created, set.age})
 		}
 	}
-	st.Actions.waiting.Scan(func(f follower) bool {
-		s.write(lineFollower, project, savedFollower{f.action, f.after})
-		return true
-	})
 }
 
 // saveTypes writes the server types that are not as in the catalogue of Options.

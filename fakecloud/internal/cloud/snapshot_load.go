@@ -117,12 +117,8 @@ func (l *loader) line(n int, text []byte) error {
 		return l.inProject(decoder(l.token), line)
 	case lineRRSet:
 		return l.inProject(decoder(l.rrset), line)
-	case lineFollower:
-		return l.inProject(decoder(l.follower), line)
 	case lineTimer:
 		return l.inProject(decoder(l.timer), line)
-	case lineTask:
-		return l.inProject(decoder(l.task), line)
 	case lineBalancer:
 		return decodeTo(line.Data, func(s *savedStats[LoadBalancerStats]) error { return loadStats(&l.cloud.loadBalancerStats, s) })
 	case lineUsage:
@@ -293,24 +289,6 @@ func (s *savedWork) load() (any, error) {
 	return v.Elem().Interface(), nil
 }
 
-// running returns an error unless an action runs.
-func (l *loader) running(id int64) error {
-	if a, ok := l.tx.Actions.Get(id); !ok || a.Status != ActionRunning {
-		return fmt.Errorf("action %d: must be running", id)
-	}
-	return nil
-}
-
-func (l *loader) follower(f *savedFollower) error {
-	if f.After != hanging {
-		if err := l.running(f.After); err != nil {
-			return err
-		}
-	}
-	l.tx.Actions.waiting.Set(follower{f.After, f.Action})
-	return l.running(f.Action)
-}
-
 func (l *loader) timer(saved *savedTimer) error {
 	work, err := saved.load()
 	if err != nil {
@@ -327,13 +305,36 @@ func (l *loader) timer(saved *savedTimer) error {
 	return nil
 }
 
-// task is the task of a hypervisor that was lost: one that attaches gets it.
-func (l *loader) task(saved *savedTask) error {
+// resume finds what the running actions of a project wait for: the end of another one, or ResumeActions. Those that have begun have a timer.
+func (tx *Tx) resume() {
+	for a := range tx.Actions.All() {
+		if a.plan == nil {
+			continue
+		}
+		prev, ok := tx.Actions.Get(a.plan.After)
+		switch o := a.plan.Outcome; {
+		case ok && prev.Status == ActionRunning:
+			tx.Actions.waiting.Set(follower{prev.ID, a.ID})
+		case o != nil && o.Hang:
+			tx.Actions.waiting.Set(follower{hanging, a.ID})
+		}
+	}
+}
+
+// resumeTasks makes the tasks of the hypervisors of the snapshot, which are lost: one that attaches gets them.
+func (l *loader) resumeTasks() {
 	lost := &attachment{tasks: map[int64]*task{}}
-	t := &task{hypervisor: lost, project: l.tx.project, action: saved.Action, server: saved.Server, deadline: saved.Deadline.UTC()}
-	lost.tasks[t.action] = t
-	l.cloud.waiting = append(l.cloud.waiting, t)
-	return l.running(saved.Action)
+	for _, j := range l.cloud.queue.sorted() {
+		d, ok := j.timer.(taskDeadline)
+		if !ok {
+			continue
+		}
+		if a, ok := l.projects[j.project.id].Actions.Get(d.Action); ok && a.plan != nil && a.plan.Guest != nil {
+			t := &task{hypervisor: lost, project: j.project, action: a.ID, server: a.plan.Guest.Server, deadline: j.due}
+			lost.tasks[t.action] = t
+			l.cloud.waiting = append(l.cloud.waiting, t)
+		}
+	}
 }
 
 func loadStats[S any](h *statsHistory[S], saved *savedStats[S]) error {
@@ -381,10 +382,12 @@ func (l *loader) finish() error {
 		}
 	}
 	slices.SortStableFunc(l.cloud.finished, func(a, b finishedAction) int { return a.at.Compare(b.at) })
+	l.resumeTasks()
 	for _, tx := range l.projects {
 		if err := tx.checkReferences(); err != nil {
 			return err
 		}
+		tx.resume()
 		for _, t := range tx.tables() {
 			t.Publish()
 		}

@@ -102,13 +102,8 @@ type savedAction struct {
 	Does    *savedWork     `json:"does,omitzero"`
 	Locks   []Ref          `json:"locks,omitzero"`
 	Guest   *GuestWork     `json:"guest,omitzero"`
+	After   int64          `json:"after,omitzero"`
 	Outcome *ActionOutcome `json:"outcome,omitzero"`
-}
-
-// savedFollower is an action that waits for the end of another one, or for ResumeActions if After is 0.
-type savedFollower struct {
-	Action int64 `json:"action"`
-	After  int64 `json:"after"`
 }
 
 func saveServer(s *Server) savedServer {
@@ -150,7 +145,7 @@ func saveFirewall(f *Firewall) savedFirewall {
 func saveAction(a *Action) savedAction {
 	saved := savedAction{Action: *a, Waited: a.waited, Takes: a.takes}
 	if p := a.plan; p != nil {
-		saved.Does, saved.Locks, saved.Guest, saved.Outcome = saveWork(p.Does), p.Locks, p.Guest, p.Outcome
+		saved.Does, saved.Locks, saved.Guest, saved.After, saved.Outcome = saveWork(p.Does), p.Locks, p.Guest, p.After, p.Outcome
 	}
 	return saved
 }
@@ -451,7 +446,7 @@ func loadAction(l *loader, saved *savedAction) error {
 		}
 	}
 	if a.Status == ActionRunning {
-		a.plan = &actionPlan{Locks: saved.Locks, Guest: saved.Guest, Outcome: saved.Outcome}
+		a.plan = &actionPlan{Locks: saved.Locks, Guest: saved.Guest, After: saved.After, Outcome: saved.Outcome}
 		if saved.Does != nil {
 			does, err := saved.Does.load()
 			if err != nil {

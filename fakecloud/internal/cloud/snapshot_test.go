@@ -129,7 +129,7 @@ func TestASnapshotHasEveryField(t *testing.T) {
 func TestASnapshotHasEveryKind(t *testing.T) {
 	text := saveText(t, busyCloud(t))
 	others := []store.Kind{
-		lineCloud, lineType, lineProject, lineToken, lineRRSet, lineFollower, lineTimer, lineBalancer, lineUsage, lineEnd,
+		lineCloud, lineType, lineProject, lineToken, lineRRSet, lineTimer, lineBalancer, lineUsage, lineEnd,
 	}
 	for _, kind := range append(Kinds(), others...) {
 		if !strings.Contains(text, fmt.Sprintf("\n{%q:%q", "kind", kind)) && !strings.HasPrefix(text, fmt.Sprintf("{%q:%q", "kind", kind)) {
