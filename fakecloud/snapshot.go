@@ -16,7 +16,7 @@ import (
 //
 // Not saved: the journal, subscriptions, hypervisors, and the settings of [Options]. An action that waits for a hypervisor waits for
 // one of the new cloud until its deadline.
-func (c *Cloud) Save(_ context.Context, w io.Writer) error { return c.controller.Save(w) }
+func (c *Cloud) Save(_ context.Context, w io.Writer) error { return c.cloud.Save(w) }
 
 // Restore replaces all that the cloud has by a snapshot of [Cloud.Save]. Actions go on where they were. The clock shows the time of the
 // snapshot, unless Options.Clock is set. Subscribers get an event for each resource that goes and each that comes; hypervisors are

@@ -102,6 +102,7 @@ type Cloud struct {
 	lastProject int64       // the id of the latest project
 	empty       *State      // see emptyState
 	onDrop      func(int64) // see OnDrop
+	extra       []Extra     // see SaveAlso; set once
 	revoked     []string    // the latest revoked tokens, oldest first: see maxRevoked
 
 	healthRule HealthRule

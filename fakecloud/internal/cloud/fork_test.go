@@ -21,7 +21,7 @@ import (
 func reloaded(t *testing.T, c *Cloud, o Options) *Cloud {
 	t.Helper()
 	var text bytes.Buffer
-	if err := c.Save(&text, nil); err != nil {
+	if err := c.Save(&text); err != nil {
 		t.Fatal(err)
 	}
 	f := New(o)
@@ -32,7 +32,7 @@ func reloaded(t *testing.T, c *Cloud, o Options) *Cloud {
 	}
 	f.Restore(s)
 	var again bytes.Buffer
-	if err := f.Save(&again, nil); err != nil {
+	if err := f.Save(&again); err != nil {
 		t.Fatal(err)
 	}
 	sameLines(t, text.String(), again.String())

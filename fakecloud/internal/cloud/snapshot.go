@@ -150,7 +150,8 @@ func saveWork(work any) *savedWork {
 
 // codec encodes and decodes the resources of one kind, one a line.
 type codec interface {
-	lines(table) iter.Seq[any]
+	all(table) iter.Seq2[int64, any]
+	saved(resource any) any // what is encoded
 	load(l *loader, t table, data []byte) error
 }
 
@@ -160,15 +161,17 @@ type savedAs[T store.Object[T], S any] struct {
 	store func(*loader, *S) error
 }
 
-func (c savedAs[T, S]) lines(t table) iter.Seq[any] {
-	return func(yield func(any) bool) {
+func (savedAs[T, S]) all(t table) iter.Seq2[int64, any] {
+	return func(yield func(int64, any) bool) {
 		for v := range t.(interface{ All() iter.Seq[T] }).All() {
-			if !yield(c.save(v)) {
+			if !yield(v.Header().ID, v) {
 				return
 			}
 		}
 	}
 }
+
+func (c savedAs[T, S]) saved(v any) any { return c.save(v.(T)) }
 
 func (c savedAs[T, S]) load(l *loader, _ table, data []byte) error {
 	return decodeTo(data, func(saved *S) error { return c.store(l, saved) })
@@ -180,9 +183,9 @@ type plain[R any, T interface {
 	store.Object[T]
 }] struct{}
 
-func (plain[R, T]) lines(t table) iter.Seq[any] {
-	return savedAs[T, T]{save: func(v T) T { return v }}.lines(t)
-}
+func (plain[R, T]) all(t table) iter.Seq2[int64, any] { return savedAs[T, T]{}.all(t) }
+
+func (plain[R, T]) saved(v any) any { return v }
 
 func (plain[R, T]) load(l *loader, t table, data []byte) error {
 	return decodeTo(data, func(saved *R) error {
@@ -195,116 +198,187 @@ func (plain[R, T]) load(l *loader, t table, data []byte) error {
 	})
 }
 
-// saver writes the lines of a snapshot. The first error of the writer stays.
-type saver struct {
-	out   *bufio.Writer
-	lines int
+// entry is a part of the cloud that is a line of a snapshot, and a key with a value on a [Disk].
+type entry struct {
+	entryKey
+	value any // it never changes
 }
 
-// write writes a line. The types of data can all be encoded.
-func (s *saver) write(kind string, project int64, data any) {
-	encoded, err := json.Marshal(data)
-	if err == nil {
-		encoded, err = json.Marshal(SnapshotLine{Kind: kind, Project: project, Data: encoded})
+// entryKey names an entry. Those of a project have its id.
+type entryKey struct {
+	kind    string
+	project int64
+	id      int64  // 0 for an entry that has a name, or the only one of its kind
+	name    string // such as that of a record set, whose id is its zone's
+}
+
+// encode encodes the value. Its types can all be encoded.
+func (e *entry) encode() []byte {
+	v := e.value
+	switch of := v.(type) {
+	case job:
+		v = savedTimer{of.due.UTC(), *saveWork(of.timer)}
+	case *RRSet:
+		v = savedRRSet{*of, e.id, of.created, of.age}
+	default:
+		if c := codecs[store.Kind(e.kind)]; c != nil {
+			v = c.saved(v)
+		}
 	}
+	data, err := json.Marshal(v)
 	if err != nil {
 		panic("cloud: " + err.Error())
 	}
-	_, _ = s.out.Write(append(encoded, '\n'))
-	s.lines++
+	return data
 }
 
 // Save writes a snapshot of the cloud as it is now: all projects with what they own, their tokens, the actions that run, all
-// other work that is due later, and the reports about traffic and usage. extra are further lines, of kinds that Load returns.
-// It holds no lock while it writes. Its error is that of the writer.
+// other work that is due later, the reports about traffic and usage, and what [Cloud.SaveAlso] has added. It holds no lock while it
+// writes. Its error is that of the writer.
 //
 // The snapshot has the secrets of the cloud: tokens, private keys, user data. It lacks subscriptions and hypervisors.
-func (c *Cloud) Save(w io.Writer, extra []SnapshotLine) error {
+func (c *Cloud) Save(w io.Writer) error {
 	c.Settle()
-	f := c.copy(c.clock)
-	s := &saver{out: bufio.NewWriter(w)}
-	f.ca.make()
-	s.write(lineCloud, 0, savedCloud{
-		Version: SnapshotVersion, Time: f.Now(), LastID: f.lastID.Load(), LastProject: f.lastProject, Passwords: f.passwords,
-		NextIPv4: f.ips.v4.next, NextIPv6: f.ips.v6.next, NextBalancerIPv4: f.lbIPs.v4.next,
-		CountsTraffic: f.countsTraffic.Load(), Authority: []savedIssuer{f.ca.root.saved(), f.ca.sub.saved()},
-	})
-	f.saveTypes(s)
-	for _, p := range f.Projects() {
-		saved := savedProject{ID: p.ID(), Name: p.Name(), Auto: p.Auto()}
-		if limits := p.data.state.Load().Limits; !maps.Equal(limits, f.limits) {
-			saved.Limits = &limits
+	out, lines := bufio.NewWriter(w), 0
+	write := func(e entry) {
+		line, err := json.Marshal(SnapshotLine{Kind: e.kind, Project: e.project, Data: e.encode()})
+		if err != nil {
+			panic("cloud: " + err.Error())
 		}
-		s.write(lineProject, 0, saved)
+		_, _ = out.Write(append(line, '\n')) // the first error stays
+		lines++
 	}
-	for _, p := range f.Projects() {
-		for _, text := range slices.Sorted(maps.Keys(p.data.tokens)) {
-			t, _ := f.Token(text)
-			s.write(lineToken, p.ID(), savedToken{text, t.ReadOnly, t.APIDate})
-		}
+	c.copy(c.clock).entries(write)
+	for _, e := range c.extraEntries() {
+		write(e)
 	}
-	for _, p := range f.Projects() {
-		s.state(p.ID(), p.data.state.Load())
-	}
-	for _, j := range f.queue.sorted() {
-		s.write(lineTimer, j.project.id, savedTimer{j.due.UTC(), *saveWork(j.timer)})
-	}
-	saveStats(s, lineBalancer, &f.loadBalancerStats)
-	saveStats(s, lineUsage, &f.serverUsage)
-	saveStats(s, lineTraffic, &f.serverTraffic)
-	for _, line := range extra {
-		s.write(line.Kind, line.Project, line.Data)
-	}
-	s.write(lineEnd, 0, s.lines+1)
-	return s.out.Flush()
+	write(entry{entryKey{kind: lineEnd}, lines + 1})
+	return out.Flush()
 }
 
-// state writes the resources and actions of a project.
-func (s *saver) state(project int64, st *State) {
+// entries calls yield for all that a cloud has which does not run, in the order of a snapshot.
+func (c *Cloud) entries(yield func(entry)) {
+	yield(c.header())
+	for _, e := range c.typeEntries() {
+		yield(e)
+	}
+	for _, p := range c.Projects() {
+		yield(c.projectEntry(p.data))
+	}
+	for _, p := range c.Projects() {
+		for _, text := range slices.Sorted(maps.Keys(p.data.tokens)) {
+			yield(tokenEntry(text, c.token(text).Token))
+		}
+	}
+	for _, p := range c.Projects() {
+		p.data.state.Load().entries(p.ID(), yield)
+	}
+	for _, j := range c.queue.sorted() {
+		yield(j.entry())
+	}
+	statsEntries(lineBalancer, &c.loadBalancerStats, yield)
+	statsEntries(lineUsage, &c.serverUsage, yield)
+	statsEntries(lineTraffic, &c.serverTraffic, yield)
+}
+
+// header is the entry of what the cloud has once. The caller holds Cloud.mu, if the cloud runs.
+func (c *Cloud) header() entry {
+	return entry{entryKey{kind: lineCloud}, savedCloud{
+		Version: SnapshotVersion, Time: c.Now(), LastID: c.lastID.Load(), LastProject: c.lastProject, Passwords: c.passwords,
+		NextIPv4: c.ips.v4.next, NextIPv6: c.ips.v6.next, NextBalancerIPv4: c.lbIPs.v4.next,
+		CountsTraffic: c.countsTraffic.Load(), Authority: c.ca.saved(),
+	}}
+}
+
+func (c *Cloud) projectEntry(d *projectData) entry {
+	saved := savedProject{ID: d.id, Name: d.name, Auto: d.auto}
+	if limits := d.state.Load().Limits; !maps.Equal(limits, c.limits) {
+		saved.Limits = &limits
+	}
+	return entry{entryKey{kind: lineProject, id: d.id}, saved}
+}
+
+func tokenEntry(text string, t Token) entry {
+	return entry{entryKey{kind: lineToken, project: t.Project, name: text}, savedToken{text, t.ReadOnly, t.APIDate}}
+}
+
+func (j *job) entry() entry {
+	return entry{entryKey{kind: lineTimer, project: j.project.id, id: int64(j.seq)}, *j}
+}
+
+func rrsetEntry(project, zone int64, s *RRSet) entry {
+	return entry{entryKey{lineRRSet, project, zone, s.Name + "\x00" + s.Type}, s}
+}
+
+// entries calls yield for the resources and actions of a project.
+func (st *State) entries(project int64, yield func(entry)) {
 	for _, t := range st.tables() {
-		for line := range codecs[t.Kind()].lines(t) {
-			s.write(string(t.Kind()), project, line)
+		for id, v := range codecs[t.Kind()].all(t) {
+			yield(entry{entryKey{kind: string(t.Kind()), project: project, id: id}, v})
 		}
 	}
 	for z := range st.Zones.All() {
 		for _, set := range z.RRSets() {
-			s.write(lineRRSet, project, savedRRSet{*set, z.ID, set.created, set.age})
+			yield(rrsetEntry(project, z.ID, set))
 		}
 	}
 }
 
-// saveTypes writes the server types that are not as in the catalogue of Options.
-func (c *Cloud) saveTypes(s *saver) {
+// typeEntries are the entries of the server types that are not as in the catalogue of Options.
+func (c *Cloud) typeEntries() (all []entry) {
 	known := map[int64]bool{}
-	write := func(t *ServerType, removed bool) {
+	add := func(t *ServerType, removed bool) {
 		saved := savedServerType{ServerType: *t, Removed: removed}
 		for _, in := range t.Locations {
 			saved.Locations = append(saved.Locations, savedOffer{in, in.Location.Name})
 		}
-		s.write(lineType, 0, saved)
+		all = append(all, entry{entryKey{kind: lineType, id: t.ID}, saved})
 	}
 	for _, t := range c.catalogue.ServerTypes {
 		known[t.ID] = true
 		if !slices.Contains(c.offered.ServerTypes, t) {
-			write(t, false)
+			add(t, false)
 		}
 	}
 	for _, p := range c.Projects() {
 		for server := range p.data.state.Load().Servers.All() {
 			if !known[server.Type.ID] {
 				known[server.Type.ID] = true
-				write(server.Type, true)
+				add(server.Type, true)
 			}
 		}
 	}
+	return all
 }
 
-func saveStats[S any](s *saver, kind string, h *statsHistory[S]) {
+func statsEntries[S any](kind string, h *statsHistory[S], yield func(entry)) {
 	for _, id := range slices.Sorted(maps.Keys(h.first)) {
 		saved := savedStats[S]{ID: id, First: h.first[id].UTC()}
 		for _, sample := range h.samples[id] {
 			saved.Samples = append(saved.Samples, savedSample[S]{sample.at.UTC(), sample.stats})
 		}
-		s.write(kind, 0, saved)
+		yield(entry{entryKey{kind: kind, id: id}, saved})
 	}
+}
+
+// Extra is a part of a snapshot that other packages add: its values, each of which is a line.
+type Extra struct {
+	Kind   string
+	Values func() []any
+}
+
+// SaveAlso adds parts to snapshots. They can be encoded as JSON. [Snapshot.Extra] returns them.
+func (c *Cloud) SaveAlso(parts ...Extra) { c.extra = parts }
+
+// extraEntries are the entries of the parts of SaveAlso, or of one of them.
+func (c *Cloud) extraEntries(kinds ...string) (all []entry) {
+	for _, part := range c.extra {
+		if len(kinds) > 0 && !slices.Contains(kinds, part.Kind) {
+			continue
+		}
+		for i, v := range part.Values() {
+			all = append(all, entry{entryKey{kind: part.Kind, id: int64(i)}, v})
+		}
+	}
+	return all
 }

@@ -350,8 +350,13 @@ func loadStats[S any](h *statsHistory[S], saved *savedStats[S]) error {
 	return nil
 }
 
-func (i *issuer) saved() savedIssuer {
-	return savedIssuer{string(encodePEM("CERTIFICATE", i.cert.Raw)), string(encodeKey(i.key))}
+// saved returns the authority, which it makes if nobody has asked for a certificate yet.
+func (a *authority) saved() (all []savedIssuer) {
+	a.make()
+	for _, i := range []issuer{a.root, a.sub} {
+		all = append(all, savedIssuer{string(encodePEM("CERTIFICATE", i.cert.Raw)), string(encodeKey(i.key))})
+	}
+	return all
 }
 
 func loadAuthority(seed uint64, saved []savedIssuer) (*authority, error) {

@@ -60,7 +60,7 @@ func busyCloud(t testing.TB) *Cloud {
 func saveText(t testing.TB, c *Cloud) string {
 	t.Helper()
 	var text bytes.Buffer
-	if err := c.Save(&text, nil); err != nil {
+	if err := c.Save(&text); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()

@@ -47,7 +47,9 @@ type Controller struct {
 
 // New returns a controller. actions and rateLimit are the current settings of the cloud and the API.
 func New(c *cloud.Cloud, a *api.API, j *requestlog.Log, actions string, rateLimit int) *Controller {
-	return &Controller{Cloud: c, API: a, Journal: j, actions: actions, rateLimit: rateLimit}
+	controller := &Controller{Cloud: c, API: a, Journal: j, actions: actions, rateLimit: rateLimit}
+	controller.saveAlso()
+	return controller
 }
 
 // Fork returns the controller of a fork of the cloud, with the same settings.

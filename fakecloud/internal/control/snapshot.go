@@ -1,7 +1,6 @@
 package control
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,23 +16,20 @@ const (
 	lineRate  = "rate_limit"
 )
 
-// Save writes a snapshot of the cloud, with the fault rules and what is left of the rate limits. Its error is that of the writer.
-func (c *Controller) Save(w io.Writer) error {
-	var extra []cloud.SnapshotLine
-	add := func(kind string, v any) {
-		data, err := json.Marshal(v)
-		if err != nil { // their fields are numbers and texts
-			panic("control: " + err.Error())
-		}
-		extra = append(extra, cloud.SnapshotLine{Kind: kind, Data: data})
+// saveAlso adds the fault rules and what is left of the rate limits to the cloud's snapshots.
+func (c *Controller) saveAlso() {
+	c.Cloud.SaveAlso(
+		cloud.Extra{Kind: lineFault, Values: func() []any { return values(c.API.Faults().Save()) }},
+		cloud.Extra{Kind: lineRate, Values: func() []any { return values(c.API.SaveRates()) }},
+	)
+}
+
+func values[T any](all []T) []any {
+	out := make([]any, len(all))
+	for i, v := range all {
+		out[i] = v
 	}
-	for _, rule := range c.API.Faults().Save() {
-		add(lineFault, rule)
-	}
-	for _, rate := range c.API.SaveRates() {
-		add(lineRate, rate)
-	}
-	return c.Cloud.Save(w, extra)
+	return out
 }
 
 // Restore replaces what the cloud has by a snapshot. An error names the line; then nothing has changed.
@@ -42,6 +38,10 @@ func (c *Controller) Restore(r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
+	return c.restore(snapshot)
+}
+
+func (c *Controller) restore(snapshot *cloud.Snapshot) (err error) {
 	var rules []faults.Saved
 	var rates []api.SavedRate
 	for _, line := range snapshot.Extra {
@@ -75,7 +75,7 @@ func appendLine[T any](all []T, data []byte) ([]T, error) {
 
 func getSnapshot(c *Controller, w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	_ = c.Save(w) // the client may be gone
+	_ = c.Cloud.Save(w) // the client may be gone
 }
 
 func putSnapshot(c *Controller, r *http.Request) (any, error) {
