@@ -101,6 +101,13 @@ type Options struct {
 	// does not take public addresses from them. In networks, it assigns such an address only to a member that asks for
 	// it, and treats the addresses of PublicIPv4 and LoadBalancerIPv4 the same way, if these are set.
 	Reserved []netip.Prefix
+	// Disk, if set, keeps what the cloud has over the end of the program: see package disk, which has one. The cloud begins with what is
+	// on it, and closes it. Tokens are then valid in addition to those on the disk, and Restore replaces what is on it. A request is
+	// answered when its changes are saved, and [Cloud.Close] saves the rest, which is up to five minutes old otherwise: reports about
+	// traffic and usage, what is left of the rate limits, and the fault rules of [Cloud.Faults]. If the disk fails, the API refuses changes with
+	// 500 server_error until it works again. Not kept: the journal, and what is set while the cloud runs about the speed of the
+	// clock, the rate limit and the duration of actions.
+	Disk Disk
 	// DataPlane, if set, makes load balancers listen on this machine and forward to their targets. On Linux, this
 	// changes the defaults of PublicIPv4 and LoadBalancerIPv4 to 127.65.0.0/16 and 127.66.0.0/16.
 	DataPlane *DataPlaneOptions
@@ -194,7 +201,7 @@ func Open(o Options) (*Cloud, error) {
 	c.controller = control.New(c.cloud, c.api, c.journal, o.Actions, 0)
 	c.controller.AllowedHosts = o.AllowedHosts
 	c.setUpControl()
-	if err := c.controller.SetRateLimit(o.RateLimit); err != nil {
+	if err := errors.Join(c.controller.SetRateLimit(o.RateLimit), c.useDisk(o.Disk)); err != nil {
 		c.Close()
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package fakecloud
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -36,6 +37,33 @@ func (c *Cloud) keepToken() {
 	if _, ok := c.cloud.Token(c.token); !ok {
 		c.cloud.AddToken(c.token, cloud.Token{Project: DefaultProject})
 	}
+}
+
+// Disk keeps what a cloud has over the end of the program. Package disk has one; see Options.Disk.
+type Disk = cloud.Disk
+
+// DiskWriter changes a Disk.
+type DiskWriter = cloud.DiskWriter
+
+// useDisk lets the cloud begin with what is on a disk, and keep its changes there. Its error says that the disk cannot be used.
+func (c *Cloud) useDisk(d Disk) error {
+	if d == nil {
+		return nil
+	}
+	c.cloud.OnDiskError(func(err error) {
+		if err != nil {
+			c.options.Logger.Error("changes cannot be saved; the API refuses them until they can", "error", err)
+		} else {
+			c.options.Logger.Info("changes are saved again")
+		}
+	})
+	if err := c.controller.UseDisk(d); err != nil {
+		return errors.Join(err, d.Close())
+	}
+	for _, t := range c.options.Tokens {
+		c.cloud.AddToken(t, cloud.Token{Project: DefaultProject})
+	}
+	return nil
 }
 
 // Load is [Open] with a snapshot, whose tokens are valid in addition to Options.Tokens.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/disk"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -77,7 +78,7 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 		warnExposed(log, s.listen, "the API is reachable from other machines, and its token is the public default", "--token")
 	}
 	announce(out, endpoint, secret, controlURL, ca)
-	if s.newIDs && s.snapshot == "" {
+	if s.newIDs && s.snapshot == "" && s.state == "" {
 		log.Warn("the cloud starts empty: it keeps nothing of an earlier run")
 	}
 	log.Info("serving", "endpoint", endpoint, "control", controlURL, "actions", s.actions, "rate_limit", s.rateLimit)
@@ -132,12 +133,18 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 	if s.newIDs {
 		o.FirstID = firstID(time.Now())
 	}
+	if o.Disk, err = s.disk(); err != nil {
+		return nil, "", err
+	}
 	cloud, err := s.openSnapshot(o)
 	if err != nil {
 		return nil, "", err
 	}
 	if s.snapshot != "" {
 		log.Info("loaded a snapshot: the clock shows its time", "file", s.snapshot)
+	}
+	if s.state != "" {
+		log.Info("all changes are saved", "directory", s.state)
 	}
 	if err := addTokens(ctx, cloud, tokens); err != nil {
 		cloud.Close()
@@ -161,6 +168,19 @@ func (s *settings) openSnapshot(o fakecloud.Options) (*fakecloud.Cloud, error) {
 		return nil, fmt.Errorf("--snapshot %s: %w", s.snapshot, err)
 	}
 	return cloud, nil
+}
+
+// disk opens the directory of the state; nil if there is none.
+func (s *settings) disk() (fakecloud.Disk, error) {
+	switch {
+	case s.state == "" && s.stateSync:
+		return nil, errors.New("--state-sync: needs --state DIR")
+	case s.state == "":
+		return nil, nil
+	case s.snapshot != "":
+		return nil, errors.New("--snapshot and --state: set only one; fakecloud snapshot load replaces what a cloud with a state has")
+	}
+	return disk.Open(s.state, disk.Options{Sync: s.stateSync})
 }
 
 // addTokens makes tokens valid, and adds the projects that they need.

@@ -49,6 +49,7 @@ func (c *Cloud) changeCatalogue(change func(*Catalogue) error) error {
 		for d := range c.projects.Load().Scan {
 			d.set(func(st *State) { st.Catalogue = &next })
 		}
+		c.saver.saveTypes()
 		c.broadcast()
 		return nil
 	})

@@ -103,6 +103,8 @@ type Cloud struct {
 	empty       *State      // see emptyState
 	onDrop      func(int64) // see OnDrop
 	extra       []Extra     // see SaveAlso; set once
+	onDiskError func(error) // set once
+	saver       *diskSaver  // nil without a disk
 	revoked     []string    // the latest revoked tokens, oldest first: see maxRevoked
 
 	healthRule HealthRule
@@ -162,14 +164,17 @@ func stepped(c clock.Clock) bool {
 	return true
 }
 
-// Close stops the cloud's goroutine and ends all event subscriptions. The state stays readable.
+// Close saves the last changes if there is a disk, stops the cloud's goroutines and ends all event subscriptions. The state stays readable.
 func (c *Cloud) Close() {
 	c.once.Do(func() {
+		_ = c.Sync() // see OnDiskError
 		close(c.closed)
 		c.mu.Lock()
-		defer c.mu.Unlock()
+		saver := c.saver
 		c.events.close()
 		c.closeHypervisors()
+		c.mu.Unlock()
+		saver.close()
 	})
 }
 
@@ -219,15 +224,29 @@ func (p Project) Await(ctx context.Context, cond func(*State) bool) error {
 // update runs one write and returns the new state. It reads the clock once. Work that is due at that
 // time runs before fn, but not more than a batch: see catchUp. Work that fn makes due at once runs after it. Work that becomes
 // due later waits, so that the returned state contains what fn stored. If fn returns an error, update drops
-// fn's changes and returns the error.
+// fn's changes and returns the error. If the cloud has a disk, the changes are on it when update returns; if they cannot be saved, an error
+// says so, and no further write begins until they are.
 func (p Project) update(fn func(*Tx) error) (*State, error) {
 	if p.cloud.stepped {
 		p.cloud.Settle()
 	}
-	p.cloud.mu.Lock()
-	defer p.cloud.mu.Unlock()
-	err := p.cloud.write(p.data, p.cloud.catchUp(), p.outcome, fn)
-	return p.data.state.Load(), err
+	st, round, err := p.updateAndSave(fn)
+	if err == nil {
+		err = round.wait()
+	}
+	return st, err
+}
+
+// updateAndSave is update without waiting for the disk.
+func (p Project) updateAndSave(fn func(*Tx) error) (*State, *saveRound, error) {
+	c := p.cloud
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.saver.refuse()
+	if err == nil {
+		err = c.write(p.data, c.catchUp(), p.outcome, fn)
+	}
+	return p.data.state.Load(), c.saver.next(), err
 }
 
 // write runs fn in a transaction, and then what it makes due at once. The caller holds Cloud.mu. If the project was dropped, the
@@ -280,6 +299,7 @@ func (c *Cloud) commit(all ...*Tx) {
 	changed := false
 	for _, tx := range all {
 		changed = changed || len(tx.log.Changes) > 0
+		c.saver.saveCommitted(tx)
 	}
 	if !changed {
 		return

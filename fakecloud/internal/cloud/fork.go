@@ -25,6 +25,11 @@ func (c *Cloud) Fork(clk clock.WithTicker) *Cloud {
 func (c *Cloud) copy(clk clock.WithTicker) *Cloud {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.copyLocked(clk)
+}
+
+// copyLocked is copy for a caller that holds Cloud.mu.
+func (c *Cloud) copyLocked(clk clock.WithTicker) *Cloud {
 	f := c.sibling(clk)
 	f.catalogue, f.jobSeq, f.backlog, f.lastLabels, f.passwords = c.catalogue, c.jobSeq, c.backlog, c.lastLabels, c.passwords
 	f.lastID.Store(c.lastID.Load())

@@ -35,6 +35,9 @@ func (p Project) SetLimits(l Limits) error {
 	}
 	return p.cloud.betweenWrites(func() error {
 		p.data.set(func(st *State) { st.Limits = maps.Clone(l) })
+		if p.cloud.saver != nil {
+			p.cloud.saver.put(p.cloud.projectEntry(p.data))
+		}
 		return nil
 	})
 }

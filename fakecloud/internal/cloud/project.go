@@ -53,6 +53,9 @@ func (c *Cloud) addProject(d *projectData) Project {
 	d.id, d.tokens = c.lastProject, map[string]struct{}{}
 	d.state.Store(c.emptyState(c.limits))
 	c.changeProjects(func(all *store.Ascending[*projectData]) { all.Set(d) })
+	if c.saver != nil {
+		c.saver.put(c.projectEntry(d))
+	}
 	return Project{cloud: c, data: d}
 }
 
@@ -143,6 +146,8 @@ func (c *Cloud) drop(d *projectData, condemn func() bool) bool {
 	}
 	c.changeProjects(func(all *store.Ascending[*projectData]) { all.Delete(d) })
 	c.clear(d, now)
+	c.saver.removeAll(prefix(lineToken, d.id))
+	c.saver.remove(entryKey{kind: lineProject, id: d.id})
 	if c.onDrop != nil {
 		c.onDrop(d.id)
 	}
@@ -177,6 +182,7 @@ func (c *Cloud) emptyProject(d *projectData, now time.Time) {
 	d.jobs = 0
 	d.epoch++
 	d.state.Store(c.emptyState(before.Limits))
+	c.saver.saveEmptied(d)
 	c.publishAll(d, before, d.state.Load(), now, false)
 }
 

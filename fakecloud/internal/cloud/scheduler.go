@@ -97,6 +97,9 @@ func (c *Cloud) push(j job) {
 	if j.project != nil {
 		j.epoch = j.project.epoch
 		j.project.jobs++
+		if c.saver != nil {
+			c.saver.put(j.entry())
+		}
 	}
 	c.queue.push(j)
 }
@@ -106,6 +109,9 @@ func (c *Cloud) pop() job {
 	j := c.queue.pop()
 	if j.project != nil {
 		j.project.jobs--
+		if c.saver != nil {
+			c.saver.remove(j.key())
+		}
 	}
 	c.skipVoid()
 	return j

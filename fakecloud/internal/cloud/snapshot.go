@@ -302,9 +302,11 @@ func tokenEntry(text string, t Token) entry {
 	return entry{entryKey{kind: lineToken, project: t.Project, name: text}, savedToken{text, t.ReadOnly, t.APIDate}}
 }
 
-func (j *job) entry() entry {
-	return entry{entryKey{kind: lineTimer, project: j.project.id, id: int64(j.seq)}, *j}
+func (j *job) key() entryKey {
+	return entryKey{kind: lineTimer, project: j.project.id, id: int64(j.seq)}
 }
+
+func (j *job) entry() entry { return entry{j.key(), *j} }
 
 func rrsetEntry(project, zone int64, s *RRSet) entry {
 	return entry{entryKey{lineRRSet, project, zone, s.Name + "\x00" + s.Type}, s}

@@ -25,7 +25,8 @@ type Snapshot struct {
 	Time time.Time
 	// Extra are the lines of kinds that this package does not know.
 	Extra []SnapshotLine
-	cloud *Cloud // it does not run
+	cloud *Cloud // it does not run; nil if the disk is empty
+	disk  Disk   // that it was read from; nil for a file
 }
 
 // loader reads a snapshot into a cloud that does not run.
@@ -46,14 +47,7 @@ const maxSnapshotLine = 256 << 20
 
 // ReadSnapshot reads a snapshot for this cloud, which it does not change. An error names the line.
 func (c *Cloud) ReadSnapshot(r io.Reader) (*Snapshot, error) {
-	c.mu.Lock()
-	f := c.sibling(c.clock)
-	c.mu.Unlock()
-	f.ips.reset()
-	f.lbIPs.reset()
-	l := &loader{
-		cloud: f, snapshot: &Snapshot{cloud: f}, projects: map[int64]*Tx{}, ids: map[int64]bool{}, names: map[string]bool{},
-	}
+	l := c.newLoader()
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxSnapshotLine)
 	n := 0
@@ -71,10 +65,21 @@ func (c *Cloud) ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	case !l.ended:
 		return nil, fmt.Errorf("line %d: the snapshot has no end, so a part of it is missing; save it again", n)
 	}
-	if err := l.finish(); err != nil {
+	if err := l.resolve(); err != nil {
 		return nil, err
 	}
-	return l.snapshot, nil
+	return l.snapshot, l.cloud.rehearse(l.snapshot.Time)
+}
+
+func (c *Cloud) newLoader() *loader {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.sibling(c.clock)
+	f.ips.reset()
+	f.lbIPs.reset()
+	return &loader{
+		cloud: f, snapshot: &Snapshot{cloud: f}, projects: map[int64]*Tx{}, ids: map[int64]bool{}, names: map[string]bool{},
+	}
 }
 
 // decodeStrictly decodes JSON. It returns an error for a field that does not exist.
@@ -98,6 +103,21 @@ func (l *loader) line(n int, text []byte) error {
 	if (n == 1) != (line.Kind == lineCloud) {
 		return fmt.Errorf("kind %.64q: a snapshot must begin with one line of kind %q", line.Kind, lineCloud)
 	}
+	if line.Kind == lineEnd {
+		l.ended = true
+		return decodeTo(line.Data, func(lines *int) error {
+			if *lines != n {
+				return fmt.Errorf("the snapshot had %d lines; save it again, or set the number of lines to %d if this is right", *lines, n)
+			}
+			return nil
+		})
+	}
+	line.Number = n
+	return l.entry(line)
+}
+
+// entry reads an entry.
+func (l *loader) entry(line SnapshotLine) error {
 	if l.tx = l.projects[line.Project]; line.Project != 0 && l.tx == nil {
 		return fmt.Errorf("project %d: must have a line of kind %q before", line.Project, lineProject)
 	}
@@ -125,16 +145,8 @@ func (l *loader) line(n int, text []byte) error {
 		return decodeTo(line.Data, func(s *savedStats[hypervisor.Usage]) error { return loadStats(&l.cloud.serverUsage, s) })
 	case lineTraffic:
 		return decodeTo(line.Data, func(s *savedStats[hypervisor.Usage]) error { return loadStats(&l.cloud.serverTraffic, s) })
-	case lineEnd:
-		l.ended = true
-		return decodeTo(line.Data, func(lines *int) error {
-			if *lines != n {
-				return fmt.Errorf("the snapshot had %d lines; save it again, or set the number of lines to %d if this is right", *lines, n)
-			}
-			return nil
-		})
 	}
-	line.Data, line.Number = bytes.Clone(line.Data), n
+	line.Data = bytes.Clone(line.Data)
 	l.snapshot.Extra = append(l.snapshot.Extra, line)
 	return nil
 }
@@ -379,8 +391,8 @@ func loadAuthority(seed uint64, saved []savedIssuer) (*authority, error) {
 	return ca, nil
 }
 
-// finish checks what can be checked only at the end.
-func (l *loader) finish() error {
+// resolve finds and checks what can be found only at the end.
+func (l *loader) resolve() error {
 	for _, link := range l.links {
 		if err := link(); err != nil {
 			return err
@@ -401,5 +413,5 @@ func (l *loader) finish() error {
 	if l.projects[1] == nil {
 		return errors.New("project 1: must exist")
 	}
-	return l.cloud.rehearse(l.snapshot.Time)
+	return nil
 }

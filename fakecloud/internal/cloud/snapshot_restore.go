@@ -8,10 +8,27 @@ import (
 // Restore replaces all that the cloud has by what a snapshot of [Cloud.ReadSnapshot] has. A snapshot can be restored once. Projects,
 // tokens, resources and actions that are not in the snapshot are gone. Subscribers get an event for each resource that goes and each
 // that comes. Hypervisors are detached: they attach again and get the new guests. The clock shows the time of the snapshot, unless it is
-// one of the options.
+// one of the options. If the snapshot was read from a disk, all later changes are saved to this disk.
 func (c *Cloud) Restore(s *Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if s.cloud != nil {
+		c.replace(s)
+	}
+	switch {
+	case s.disk == nil:
+		c.saver.replaceAll()
+	case s.cloud == nil:
+		c.saveTo(s.disk)
+		c.saver.replaceAll()
+	default:
+		c.saveTo(s.disk)
+		c.saver.saveQueue(c.queue)
+	}
+}
+
+// replace is Restore without the disk.
+func (c *Cloud) replace(s *Snapshot) {
 	f := s.cloud
 	for _, h := range c.hypervisors {
 		if h.session != nil {

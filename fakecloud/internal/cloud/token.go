@@ -49,11 +49,15 @@ func (c *Cloud) AddToken(text string, t Token) bool {
 func (c *Cloud) addToken(text string, t Token, d *projectData) *validToken {
 	if old := c.token(text); old != nil && old.project != nil {
 		delete(old.project.tokens, text)
+		c.saver.remove(tokenEntry(text, old.Token).entryKey)
 	}
 	text = strings.Clone(text) // it may be a part of a long header
 	valid := &validToken{t, d}
 	d.tokens[text] = struct{}{}
 	c.tokens.Store(text, valid)
+	if c.saver != nil {
+		c.saver.put(tokenEntry(text, t))
+	}
 	return valid
 }
 
@@ -66,6 +70,7 @@ func (c *Cloud) RevokeToken(text string) {
 		return
 	}
 	delete(t.project.tokens, text)
+	c.saver.remove(tokenEntry(text, t.Token).entryKey)
 	if !c.auto.on {
 		c.tokens.Delete(text)
 		return

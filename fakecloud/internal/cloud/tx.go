@@ -23,6 +23,7 @@ type Tx struct {
 	jobs     []job
 	tasks    []*task // for hypervisors
 	finished []finishedAction
+	rrsets   []rrsetChange // if the cloud has a disk
 	// rollback runs undo, which reverts changes of data that projects share.
 	undo []func()
 }
@@ -87,5 +88,6 @@ func (tx *Tx) adopt(inner *Tx) {
 	tx.jobs = append(tx.jobs, inner.jobs...)
 	tx.tasks = append(tx.tasks, inner.tasks...)
 	tx.finished = append(tx.finished, inner.finished...)
+	tx.rrsets = append(tx.rrsets, inner.rrsets...)
 	tx.undo = append(tx.undo, inner.undo...)
 }

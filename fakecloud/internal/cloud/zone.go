@@ -178,7 +178,7 @@ func (z *Zone) setDefaults(tx *Tx) {
 	soa := fmt.Sprintf("%s dns.hetzner.com. %d 86400 10800 3600000 3600", AuthoritativeNameservers[0], z.Serial)
 	for _, s := range []RRSet{{Name: "@", Type: "SOA", Records: []dns.Record{{Value: soa}}, created: tx.now}, ns} {
 		if _, ok := z.RRSet(s.Name, s.Type); !ok {
-			z.sets.put(&s)
+			tx.putRRSet(z, &s)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (z *Zone) bump(tx *Tx) {
 	fields[2] = strconv.FormatUint(uint64(z.Serial), 10)
 	next := *soa
 	next.Records = []dns.Record{{Value: strings.Join(fields, " "), Comment: soa.Records[0].Comment}}
-	z.sets.put(&next)
+	tx.putRRSet(z, &next)
 }
 
 // nextSerial returns the serial number after one, in the form YYYYMMDDnn (API document, SOA Serial).
@@ -100,7 +100,7 @@ func (z *Zone) put(tx *Tx, s RRSet, prefix string) error {
 		s.created = tx.now
 	}
 	s.Labels = labelsOrNone(s.Labels)
-	z.sets.put(&s)
+	tx.putRRSet(z, &s)
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (p Project) UpdateRRSet(zone, name, kind string, labels map[string]string) 
 		}
 		next, changed := *s, z.Clone()
 		next.Labels = labelsOrNone(labels)
-		changed.sets.put(&next)
+		tx.putRRSet(changed, &next)
 		tx.Zones.Put(changed)
 		return nil
 	})
@@ -160,7 +160,7 @@ func (p Project) onRRSet(zone, name, kind, command string, change func(*Tx, *Zon
 		case kind == "SOA":
 			return ErrField("records", "must not be empty: a zone needs its SOA record")
 		default:
-			z.sets.remove(s)
+			tx.removeRRSet(z, s)
 		}
 		z.bump(tx)
 		return err

@@ -143,6 +143,30 @@ func (r *recordSets) span(kind string) (first, n int) {
 	return first, from(true) - first
 }
 
+// rrsetChange is the change of a record set of a zone: the log of a transaction has only that of the zone.
+type rrsetChange struct {
+	zone int64
+	set  *RRSet
+	gone bool
+}
+
+// putRRSet stores a new record set of a zone of this transaction, or a new version of one.
+func (tx *Tx) putRRSet(z *Zone, s *RRSet) {
+	z.sets.put(s)
+	tx.noteRRSet(rrsetChange{z.ID, s, false})
+}
+
+func (tx *Tx) removeRRSet(z *Zone, s *RRSet) {
+	z.sets.remove(s)
+	tx.noteRRSet(rrsetChange{z.ID, s, true})
+}
+
+func (tx *Tx) noteRRSet(c rrsetChange) {
+	if tx.cloud.saver != nil {
+		tx.rrsets = append(tx.rrsets, c)
+	}
+}
+
 // The orders of a zone's record sets in addition to those of tables.
 const (
 	ByRRSetID store.Order = iota + store.ByName + 1

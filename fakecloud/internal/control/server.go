@@ -17,6 +17,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
 // Endpoint is one operation of the control API.
@@ -208,6 +209,9 @@ type errorBody struct {
 func (c *Controller) serve(handle func(*Controller, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out, err := handle(c, r)
+		if err == nil && r.Method != http.MethodGet {
+			err = c.Cloud.Sync(lineFault)
+		}
 		if err != nil {
 			writeJSON(w, statusOf(err), errorBody{err.Error()})
 			return
@@ -238,6 +242,9 @@ func statusOf(err error) int {
 		return http.StatusConflict
 	case errors.Is(err, ErrExists), errors.Is(err, fault.ErrExists), errors.Is(err, catalogue.ErrExists), errors.Is(err, ErrClock):
 		return http.StatusConflict
+	}
+	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Status >= 500 { // it could not be saved
+		return e.Status
 	}
 	return http.StatusBadRequest
 }

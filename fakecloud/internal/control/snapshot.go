@@ -41,6 +41,15 @@ func (c *Controller) Restore(r io.Reader) error {
 	return c.restore(snapshot)
 }
 
+// UseDisk lets the cloud go on from what a disk has, and save its changes there.
+func (c *Controller) UseDisk(d cloud.Disk) error {
+	snapshot, err := c.Cloud.ReadDisk(d)
+	if err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	return c.restore(snapshot)
+}
+
 func (c *Controller) restore(snapshot *cloud.Snapshot) (err error) {
 	var rules []faults.Saved
 	var rates []api.SavedRate
@@ -54,7 +63,7 @@ func (c *Controller) restore(snapshot *cloud.Snapshot) (err error) {
 			err = fmt.Errorf("kind %.64q: is not known", line.Kind)
 		}
 		if err != nil {
-			return fmt.Errorf("snapshot: line %d: %w", line.Number, err)
+			return fmt.Errorf("snapshot: line %d: %s: %w", line.Number, line.Kind, err)
 		}
 	}
 	set, err := c.API.Faults().Load(rules)

@@ -1,0 +1,157 @@
+// Package disk keeps a cloud over the end of its program: its resources, tokens, running actions and time.
+//
+//	d, err := disk.Open(dir, disk.Options{})
+//	…
+//	cloud, err := fakecloud.Open(fakecloud.Options{Disk: d})
+//
+// A cloud that opens the directory later goes on where the last one was, however that ended. A request is answered when its changes
+// are saved: they survive the death of the process at any moment.
+package disk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// File is the name of the file in the directory. It holds secrets, so that only its owner may read it.
+const File = "fakecloud.db"
+
+// Options of a disk. The zero value works.
+type Options struct {
+	// Sync waits with each answer until the machine has written the changes to the medium, so that they survive the failure of the
+	// machine, too, and not only of the process. It costs a few milliseconds for each group of requests that come at the same time.
+	Sync bool
+}
+
+// lockTimeout is how long Open waits for another process to end.
+const lockTimeout = time.Second
+
+var bucket = []byte("cloud")
+
+// Open opens the directory of a cloud, which it makes if it does not exist. The result is for [fakecloud.Options]: the cloud closes it.
+// Errors: the directory cannot be written, another process uses it, or its file is damaged.
+func Open(dir string, o Options) (fakecloud.Disk, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state: %w; name a directory that can be written", err)
+	}
+	path := filepath.Join(dir, File)
+	d := &disk{path: path}
+	err := d.guard(func() (err error) {
+		d.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+			Timeout: lockTimeout, NoSync: !o.Sync, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
+		})
+		if err != nil {
+			return err
+		}
+		return d.db.Update(func(tx *bbolt.Tx) error {
+			_, err := tx.CreateBucketIfNotExists(bucket)
+			return err
+		})
+	})
+	switch {
+	case err == nil:
+		return d, nil
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, fmt.Errorf("state %s: another process uses it; stop that one, or name another directory", path)
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
+		return nil, fmt.Errorf("state: %w; make the directory writable, or name another one", err)
+	}
+	_ = d.Close()
+	return nil, err
+}
+
+// disk is a file of bbolt.
+type disk struct {
+	db   *bbolt.DB
+	path string
+}
+
+// errDamaged is the error for a file that is not as a cloud has left it.
+func (d *disk) errDamaged(cause any) error {
+	return fmt.Errorf("state %s is damaged (%v): restore a copy of it, or move it away to begin with an empty cloud", d.path, cause)
+}
+
+// guard runs fn. What bbolt does about a damaged file is to panic, or to read memory that does not exist: guard returns an error.
+func (d *disk) guard(fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = d.errDamaged(cause)
+		}
+	}()
+	err = fn()
+	if errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrChecksum) || errors.Is(err, berrors.ErrVersionMismatch) {
+		return d.errDamaged(err)
+	}
+	return err
+}
+
+// Read implements fakecloud.Disk.
+func (d *disk) Read(yield func(key, value []byte) error) error {
+	return d.guard(func() error {
+		return d.db.View(func(tx *bbolt.Tx) error {
+			return tx.Bucket(bucket).ForEach(func(key, value []byte) error {
+				if len(value) < sumSize || binary.BigEndian.Uint32(value) != sum(key, value[sumSize:]) {
+					return d.errDamaged(fmt.Sprintf("the value of the key %q is another one than was saved", key))
+				}
+				return yield(key, value[sumSize:])
+			})
+		})
+	})
+}
+
+// Write implements fakecloud.Disk.
+func (d *disk) Write(change func(fakecloud.DiskWriter) error) error {
+	return d.guard(func() error {
+		return d.db.Update(func(tx *bbolt.Tx) error { return change(writer{tx.Bucket(bucket)}) })
+	})
+}
+
+// Close implements fakecloud.Disk.
+func (d *disk) Close() error {
+	if d.db == nil {
+		return nil
+	}
+	return errors.Join(d.guard(d.db.Sync), d.db.Close())
+}
+
+// Each value begins with its checksum: bbolt has one only for its own first pages.
+const sumSize = 4
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func sum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+}
+
+// writer changes a bucket.
+type writer struct{ bucket *bbolt.Bucket }
+
+func (w writer) Put(key, value []byte) error {
+	return w.bucket.Put(key, append(binary.BigEndian.AppendUint32(make([]byte, 0, sumSize+len(value)), sum(key, value)), value...))
+}
+
+func (w writer) Delete(key []byte) error { return w.bucket.Delete(key) }
+
+func (w writer) DeleteAll(prefix []byte) error {
+	c := w.bucket.Cursor()
+	for key, _ := c.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, _ = c.Seek(prefix) {
+		if err := c.Delete(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package cloud
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
+)
+
+// Disk keeps what a cloud has, so that the next one goes on where it was. It is a map from keys to values. Package disk has one.
+type Disk interface {
+	// Read calls yield for all keys in their order, until it returns an error. yield must not keep the slices.
+	Read(yield func(key, value []byte) error) error
+	// Write makes the changes of a function. If the program or Write itself fails, all of them are made or none.
+	Write(func(DiskWriter) error) error
+	Close() error
+}
+
+// DiskWriter changes a disk. It must not change the slices.
+type DiskWriter interface {
+	Put(key, value []byte) error
+	Delete(key []byte) error
+	// DeleteAll deletes all keys that begin with a prefix.
+	DeleteAll(prefix []byte) error
+}
+
+// lineMachine is the only kind of entries that a disk has and a snapshot lacks.
+const lineMachine = "machine"
+
+// savedMachine is what the time of a cloud follows from that goes on.
+type savedMachine struct {
+	Time time.Time `json:"time"` // of the machine, when the cloud's time was saved
+	// Stopped is whether the cloud's clock stood still.
+	Stopped bool `json:"stopped,omitzero"`
+}
+
+// sections are the kinds of entries in the order in which they are read. Resources are in one of them, and the kinds that are not here
+// are in the last one.
+var sections = [...]string{lineCloud, lineMachine, lineType, lineProject, lineToken, sectionResources, lineRRSet, lineTimer, sectionOthers}
+
+const (
+	sectionResources = "resources"
+	sectionOthers    = "others"
+)
+
+func sectionOf(kind string) byte {
+	if place(store.Kind(kind)) >= 0 {
+		kind = sectionResources
+	}
+	if i := slices.Index(sections[:], kind); i >= 0 {
+		return byte(i)
+	}
+	return byte(len(sections) - 1)
+}
+
+// prefix is what the keys of a kind have in common, or those of all kinds of its section if the kind is that of a section.
+func prefix(kind string, project ...int64) []byte {
+	key := []byte{sectionOf(kind)}
+	for _, p := range project {
+		key = binary.BigEndian.AppendUint64(key, uint64(p))
+	}
+	return key
+}
+
+// bytes is the key on a disk.
+func (k *entryKey) bytes() []byte {
+	key := append(prefix(k.kind, k.project), k.kind...)
+	key = binary.BigEndian.AppendUint64(append(key, 0), uint64(k.id))
+	return append(key, k.name...)
+}
+
+// kindOf returns the kind and the project of a key.
+func kindOf(key []byte) (kind string, project int64, err error) {
+	if len(key) > 9 {
+		if name, _, ok := bytes.Cut(key[9:], []byte{0}); ok {
+			return string(name), int64(binary.BigEndian.Uint64(key[1:])), nil
+		}
+	}
+	return "", 0, fmt.Errorf("key %x: is not one of this program", key)
+}
+
+// ReadDisk reads what a disk has. The cloud does not change; [Cloud.Restore] takes it over and lets the cloud save all later changes to
+// this disk.
+//
+// While no program had the disk, the time has gone on as on the machine, unless the cloud's clock stood still.
+func (c *Cloud) ReadDisk(d Disk) (*Snapshot, error) {
+	l := c.newLoader()
+	var machine *savedMachine
+	err := d.Read(func(key, value []byte) error {
+		kind, project, err := kindOf(key)
+		switch {
+		case err != nil:
+			return err
+		case kind == lineMachine:
+			machine = &savedMachine{}
+			return decodeStrictly(value, machine)
+		}
+		if err := l.entry(SnapshotLine{Kind: kind, Project: project, Data: value}); err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+		return nil
+	})
+	l.snapshot.disk = d
+	switch {
+	case err != nil:
+		return nil, err
+	case len(l.projects) == 0 && machine == nil:
+		l.snapshot.cloud = nil // it is empty
+		return l.snapshot, nil
+	case machine == nil:
+		return nil, errors.New("has no time; a part of it is missing")
+	}
+	if err := l.resolve(); err != nil {
+		return nil, err
+	}
+	if off := time.Since(machine.Time); off > 0 && !machine.Stopped {
+		l.pass(off)
+	}
+	return l.snapshot, nil
+}
+
+// pass lets time pass in which neither the cloud nor a hypervisor was there, so that the deadlines of tasks are that much later.
+func (l *loader) pass(d time.Duration) {
+	if l.snapshot.Time = l.snapshot.Time.Add(d); l.snapshot.Time.After(simclock.Latest) {
+		l.snapshot.Time = simclock.Latest
+	}
+	all := l.cloud.queue
+	l.cloud.queue = nil
+	for _, j := range all {
+		if _, ok := j.timer.(taskDeadline); ok {
+			j.due = j.due.Add(d)
+		}
+		l.cloud.queue.push(j)
+	}
+	for _, t := range l.cloud.waiting {
+		t.deadline = t.deadline.Add(d)
+	}
+}

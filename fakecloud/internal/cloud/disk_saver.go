@@ -1,0 +1,347 @@
+package cloud
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
+)
+
+// saveOthersEvery is how often what no write waits for is saved, in the machine's time: reports about traffic and usage, and the parts of
+// SaveAlso.
+const saveOthersEvery = 5 * time.Minute
+
+// saveAgain is how long after a failure the disk is tried again, in the machine's time.
+const saveAgain = time.Second
+
+// diskSaver saves what changes. Cloud.mu guards its fields, except for the first ones, which do not change.
+//
+// A change costs a write to the map of what is to be saved. A goroutine encodes and saves what has come together meanwhile, so that many
+// writes share a transaction of the disk. A write is answered when its changes are saved. What the cloud does by itself is saved in the
+// same order, so that a disk always has the whole cloud as it was at some moment.
+type diskSaver struct {
+	cloud  *Cloud
+	disk   Disk
+	report func(error) // see Cloud.OnDiskError
+	wake   chan struct{}
+	ended  chan struct{}
+
+	changes []diskChange
+	places  map[entryKey]int // in changes
+	round   *saveRound       // in which these are saved; nil if there are none
+	failed  error            // of the last round; nil if it went well
+}
+
+// diskChange is one change of a disk: an entry that is new or another one now, or that is gone.
+type diskChange struct {
+	entry
+	gone   bool
+	prefix []byte // of all keys that are gone; the entry has no meaning
+	all    *Cloud // a copy that replaces all that is on the disk; the entry has no meaning
+}
+
+// saveRound is a transaction of the disk.
+type saveRound struct {
+	saved chan struct{} // closed at its end
+	err   error
+}
+
+// wait waits for the end of a round and returns its error.
+func (r *saveRound) wait() error {
+	if r == nil {
+		return nil
+	}
+	<-r.saved
+	return r.err
+}
+
+// saveTo lets the cloud save all later changes to a disk. The caller holds Cloud.mu.
+func (c *Cloud) saveTo(d Disk) {
+	c.saver = &diskSaver{
+		cloud: c, disk: d, report: c.onDiskError, wake: make(chan struct{}, 1), ended: make(chan struct{}), places: map[entryKey]int{},
+	}
+	go c.saver.run()
+}
+
+// OnDiskError sets a function that is told when changes cannot be saved, and with nil when they can be saved again. Set it before
+// Restore.
+func (c *Cloud) OnDiskError(report func(error)) { c.onDiskError = report }
+
+// put notes an entry that is new or another one now.
+func (s *diskSaver) put(e entry) {
+	if s != nil {
+		s.note(diskChange{entry: e})
+	}
+}
+
+// remove notes that an entry is gone.
+func (s *diskSaver) remove(k entryKey) {
+	if s != nil {
+		s.note(diskChange{entry: entry{entryKey: k}, gone: true})
+	}
+}
+
+func (s *diskSaver) note(change diskChange) {
+	if i, ok := s.places[change.entryKey]; ok {
+		s.changes[i] = change
+		return
+	}
+	s.begin()
+	s.places[change.entryKey] = len(s.changes)
+	s.changes = append(s.changes, change)
+}
+
+// removeAll notes that all entries are gone whose keys begin with a prefix.
+func (s *diskSaver) removeAll(prefix []byte) {
+	if s != nil {
+		s.begin()
+		clear(s.places) // later entries come after it
+		s.changes = append(s.changes, diskChange{prefix: prefix})
+	}
+}
+
+// replaceAll notes that the cloud is another one now.
+func (s *diskSaver) replaceAll() {
+	if s != nil {
+		s.begin()
+		clear(s.places)
+		s.changes = append(s.changes, diskChange{all: s.cloud.copyLocked(s.cloud.clock)})
+	}
+}
+
+// begin makes sure that there will be a round.
+func (s *diskSaver) begin() {
+	if s.round == nil {
+		s.round = &saveRound{saved: make(chan struct{})}
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// next is the round of what has changed; nil if that was saved.
+func (s *diskSaver) next() *saveRound {
+	if s == nil {
+		return nil
+	}
+	return s.round
+}
+
+// refuse returns an error if changes cannot be saved. The disk is tried again all the time, so that the cloud does not need a restart.
+func (s *diskSaver) refuse() error {
+	if s == nil || s.failed == nil {
+		return nil
+	}
+	return errNotSaved(s.failed)
+}
+
+func errNotSaved(err error) *Error {
+	return ErrServer(fmt.Sprintf("the change could not be saved: %v; make room in the directory of the state, or make it writable", err))
+}
+
+// saveCommitted notes the changes of a transaction.
+func (s *diskSaver) saveCommitted(tx *Tx) {
+	if s == nil {
+		return
+	}
+	id := tx.project.id
+	for _, c := range tx.rrsets {
+		if e := rrsetEntry(id, c.zone, c.set); c.gone {
+			s.remove(e.entryKey)
+		} else {
+			s.put(e)
+		}
+	}
+	for _, c := range tx.log.Changes {
+		switch key := (entryKey{kind: string(c.Kind), project: id, id: c.ID}); {
+		case c.New != nil:
+			s.put(entry{key, c.New})
+		case c.Old != nil:
+			s.remove(key)
+			if c.Kind == KindZone {
+				sets := entryKey{kind: lineRRSet, project: id, id: c.ID}
+				s.removeAll(sets.bytes())
+			}
+		}
+	}
+}
+
+// saveEmptied notes that a project owns nothing any more.
+func (s *diskSaver) saveEmptied(d *projectData) {
+	if s == nil {
+		return
+	}
+	for _, kind := range []string{sectionResources, lineRRSet, lineTimer} {
+		s.removeAll(prefix(kind, d.id))
+	}
+}
+
+// saveQueue replaces the timers on the disk: those of a cloud that was read have other numbers.
+func (s *diskSaver) saveQueue(queue jobQueue) {
+	s.removeAll(prefix(lineTimer))
+	for _, j := range queue {
+		s.put(j.entry())
+	}
+}
+
+// saveTypes replaces the server types on the disk.
+func (s *diskSaver) saveTypes() {
+	if s == nil {
+		return
+	}
+	s.removeAll(prefix(lineType))
+	for _, e := range s.cloud.typeEntries() {
+		s.put(e)
+	}
+}
+
+// Sync returns when all changes so far are saved, with the parts of SaveAlso of these kinds, or all parts if there are none. It does
+// nothing for a cloud without a disk. Its error says that they could not be saved.
+func (c *Cloud) Sync(kinds ...string) error {
+	c.mu.Lock()
+	s := c.saver
+	c.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	others := c.extraEntries(kinds...)
+	c.mu.Lock()
+	for _, k := range kinds {
+		s.removeAll(append(prefix(k, 0), k+"\x00"...))
+	}
+	if len(kinds) == 0 {
+		s.removeAll(prefix(sectionOthers))
+		for _, stats := range []func(func(entry)){
+			func(yield func(entry)) { savedHistory(lineBalancer, &c.loadBalancerStats, yield) },
+			func(yield func(entry)) { savedHistory(lineUsage, &c.serverUsage, yield) },
+			func(yield func(entry)) { savedHistory(lineTraffic, &c.serverTraffic, yield) },
+		} {
+			stats(s.put)
+		}
+	}
+	for _, e := range others {
+		s.put(e)
+	}
+	round := s.next()
+	c.mu.Unlock()
+	return round.wait()
+}
+
+// savedHistory is statsEntries for a history that goes on.
+func savedHistory[S any](kind string, h *statsHistory[S], yield func(entry)) {
+	var copied statsHistory[S]
+	h.copyTo(&copied)
+	statsEntries(kind, &copied, yield)
+}
+
+// run saves changes until the cloud is closed.
+func (s *diskSaver) run() {
+	defer close(s.ended)
+	others := time.NewTicker(saveOthersEvery)
+	defer others.Stop()
+	var again <-chan time.Time
+	for {
+		select {
+		case <-s.wake:
+		case <-again:
+		case <-others.C:
+			go func() { _ = s.cloud.Sync() }() // report tells its error
+			continue
+		case <-s.cloud.closed:
+			s.flush()
+			s.end()
+			return
+		}
+		again = nil
+		if !s.flush() {
+			again = time.After(saveAgain)
+		}
+	}
+}
+
+// close waits until run has ended, and closes the disk.
+func (s *diskSaver) close() {
+	if s == nil {
+		return
+	}
+	<-s.ended
+	if err := s.disk.Close(); err != nil && s.report != nil {
+		s.report(err)
+	}
+}
+
+// end lets writes that come after the last one not wait. They are not saved: their clients are gone.
+func (s *diskSaver) end() {
+	s.cloud.mu.Lock()
+	defer s.cloud.mu.Unlock()
+	s.cloud.saver = nil
+	if s.round != nil {
+		s.round.err = errNotSaved(errors.New("the cloud is closed"))
+		close(s.round.saved)
+	}
+}
+
+// flush saves what has changed; false if that fails.
+func (s *diskSaver) flush() bool {
+	c := s.cloud
+	c.mu.Lock()
+	changes, round := s.changes, s.round
+	s.changes, s.places, s.round = nil, map[entryKey]int{}, nil
+	header, machine := c.header(), c.machine()
+	c.mu.Unlock()
+	if round == nil && len(changes) == 0 {
+		return true
+	}
+	err := s.disk.Write(func(w DiskWriter) error {
+		return write(w, append(changes, diskChange{entry: header}, diskChange{entry: machine}))
+	})
+	c.mu.Lock()
+	before := s.failed
+	if s.failed = err; err != nil {
+		s.changes = append(changes, s.changes...)
+		clear(s.places)
+	}
+	c.mu.Unlock()
+	if s.report != nil && (err == nil) != (before == nil) {
+		s.report(err)
+	}
+	if round != nil {
+		if err != nil {
+			round.err = errNotSaved(err)
+		}
+		close(round.saved)
+	}
+	return err == nil
+}
+
+func (c *Cloud) machine() entry {
+	clk, ok := c.clock.(*simclock.Clock)
+	return entry{entryKey{kind: lineMachine}, savedMachine{time.Now().UTC(), !ok || clk.Speed() == 0}}
+}
+
+func write(w DiskWriter, changes []diskChange) (err error) {
+	put := func(e entry) {
+		if err == nil {
+			err = w.Put(e.bytes(), e.encode())
+		}
+	}
+	for i := range changes {
+		switch change := &changes[i]; {
+		case err != nil:
+			return err
+		case change.all != nil:
+			if err = w.DeleteAll(nil); err == nil {
+				change.all.entries(put)
+			}
+		case change.prefix != nil:
+			err = w.DeleteAll(change.prefix)
+		case change.gone:
+			err = w.Delete(change.bytes())
+		default:
+			put(change.entry)
+		}
+	}
+	return err
+}

@@ -1,0 +1,302 @@
+package cloud
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
+)
+
+// memoryDisk is a disk that can fail.
+type memoryDisk struct {
+	mu     sync.Mutex
+	data   map[string][]byte
+	fails  error
+	writes int
+}
+
+func (d *memoryDisk) Read(yield func(key, value []byte) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, k := range slices.Sorted(maps.Keys(d.data)) {
+		if err := yield([]byte(k), d.data[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *memoryDisk) Write(change func(DiskWriter) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := maps.Clone(d.data)
+	if d.data == nil {
+		d.data = map[string][]byte{}
+	}
+	d.writes++
+	err := change(d)
+	if err = errors.Join(err, d.fails); err != nil {
+		d.data = before
+	}
+	return err
+}
+
+func (d *memoryDisk) Put(key, value []byte) error {
+	d.data[string(key)] = bytes.Clone(value)
+	return nil
+}
+
+func (d *memoryDisk) Delete(key []byte) error {
+	delete(d.data, string(key))
+	return nil
+}
+
+func (d *memoryDisk) DeleteAll(prefix []byte) error {
+	maps.DeleteFunc(d.data, func(k string, _ []byte) bool { return strings.HasPrefix(k, string(prefix)) })
+	return nil
+}
+
+func (d *memoryDisk) Close() error { return nil }
+
+// setFailure makes writes fail, or not any more.
+func (d *memoryDisk) setFailure(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fails = err
+}
+
+// onDisk lets a cloud go on from a disk and keep its changes there.
+func onDisk(t testing.TB, c *Cloud, d Disk) {
+	t.Helper()
+	s, err := c.ReadDisk(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Restore(s)
+}
+
+// sameOnDisk fails if the cloud that goes on from the disk does not have what this one has.
+func sameOnDisk(t *testing.T, c *Cloud, d Disk) {
+	t.Helper()
+	if err := c.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	f, _ := serverCloud(t, Options{Seed: 1})
+	s, err := f.cloud.ReadDisk(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.disk = nil // the copy has none
+	f.cloud.Restore(s)
+	f.cloud.clock.(*testclock.FakeClock).SetTime(s.Time)
+	sameLines(t, sortedText(t, c), sortedText(t, f.cloud))
+	f.cloud.Close()
+}
+
+// sortedText is a snapshot whose lines are sorted: timers of several projects at the same time have no order.
+func sortedText(t *testing.T, c *Cloud) string {
+	t.Helper()
+	return strings.Join(slices.Sorted(strings.Lines(saveText(t, c))), "")
+}
+
+// cloudOperations change what is not a resource of a project.
+func (m *model) cloudOperations() []func() {
+	c := m.cloud
+	any := func() Project { all := c.Projects(); return all[m.rnd.IntN(len(all))] }
+	return []func(){
+		func() { c.AddProject(m.name()) },
+		func() {
+			if p := any(); p.ID() != 1 {
+				c.DropProject(p.ID())
+			}
+		},
+		func() {
+			if p := any(); p.ID() != 1 || m.rnd.IntN(10) == 0 {
+				p.Reset()
+			}
+		},
+		func() {
+			if m.rnd.IntN(20) == 0 {
+				c.Reset()
+			}
+		},
+		func() { _, _, _ = any().CreateServer(smallServer(m.name())) },
+		func() { _, _, _ = any().CreateServer(smallServer(m.name())) },
+		func() { c.AddToken(fmt.Sprint("token-", m.rnd.IntN(5)), Token{Project: any().ID(), ReadOnly: m.coin()}) },
+		func() { c.RevokeToken(fmt.Sprint("token-", m.rnd.IntN(5))) },
+		func() { _ = any().SetLimits(Limits{KindServer: 100 + m.rnd.IntN(3)}) },
+		func() { _ = c.OfferServerType("big", "fsn1", catalogue.Offer{Available: new(m.coin())}) },
+		func() { _ = c.AddServerType(catalogue.NewServerType{Name: "huge", CopyOf: "big"}) },
+		func() { c.ResetCatalogue() },
+		func() {
+			for s := range m.View().Servers.All() {
+				_ = c.ReportServerUsage(s.ID, hypervisor.Usage{CPU: 5})
+			}
+		},
+		func() { c.ResumeActions() },
+	}
+}
+
+// TestTheDiskHasTheWholeCloud runs random histories and compares what is on the disk with the cloud.
+func TestTheDiskHasTheWholeCloud(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			p, clk := serverCloud(t, Options{Seed: 1})
+			d := &memoryDisk{}
+			onDisk(t, p.cloud, d)
+			testNetwork(t, p, "one", "10.0.0.0/24")
+			m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(seed, 1))}
+			for range 15 {
+				run(m, m.rnd.Uint64(), 20, nil)
+				others := m.cloudOperations()
+				for range 10 {
+					others[m.rnd.IntN(len(others))]()
+					_, _, _ = p.WithOutcome(&ActionOutcome{Hang: true}).RebootServer(m.server())
+					clk.Step(time.Second / 2)
+				}
+				sameOnDisk(t, p.cloud, d)
+			}
+		})
+	}
+}
+
+// TestASnapshotReplacesWhatIsOnTheDisk shows that nothing of before is left.
+func TestASnapshotReplacesWhatIsOnTheDisk(t *testing.T) {
+	text := saveText(t, busyCloud(t))
+	p, clk := serverCloud(t, Options{Seed: 1})
+	d := &memoryDisk{}
+	onDisk(t, p.cloud, d)
+	mustCreate(t, p, smallServer("gone"))
+	s, err := p.cloud.ReadSnapshot(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cloud.Restore(s)
+	clk.SetTime(s.Time)
+	sameOnDisk(t, p.cloud, d)
+	sameLines(t, text, saveText(t, p.cloud))
+}
+
+// TestAWriteIsOnTheDiskWhenItIsAnswered looks at the disk after each write, without waiting for anything.
+func TestAWriteIsOnTheDiskWhenItIsAnswered(t *testing.T) {
+	p, _ := serverCloud(t, Options{Seed: 1})
+	d := &memoryDisk{}
+	onDisk(t, p.cloud, d)
+	for i := range 20 {
+		s := mustCreate(t, p, smallServer(fmt.Sprint("s", i))).Server
+		key := entryKey{kind: string(KindServer), project: 1, id: s.ID}
+		if _, ok := d.data[string(key.bytes())]; !ok {
+			t.Fatalf("server %d is not on the disk", i)
+		}
+	}
+}
+
+// TestWritesShareATransactionOfTheDisk shows that clients which write at the same time do not wait for one after the other.
+func TestWritesShareATransactionOfTheDisk(t *testing.T) {
+	p, _ := serverCloud(t, Options{Seed: 1})
+	d := &memoryDisk{}
+	onDisk(t, p.cloud, d)
+	if err := p.cloud.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	d.mu.Lock() // the first write of the disk waits here, and the others come together meanwhile
+	before := d.writes
+	const clients = 50
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() { mustCreate(t, p, smallServer(fmt.Sprint("s", i))) })
+	}
+	for p.View().Servers.Len() < clients {
+		time.Sleep(time.Millisecond)
+	}
+	d.mu.Unlock()
+	all.Wait()
+	if n := d.writes - before; n > 3 {
+		t.Errorf("%d writes of %d clients took %d transactions, want at most 3", clients, clients, n)
+	}
+}
+
+// TestADiskThatFails shows that writes are refused as long as they cannot be saved, and that nothing is lost afterwards.
+func TestADiskThatFails(t *testing.T) {
+	p, _ := serverCloud(t, Options{Seed: 1})
+	d := &memoryDisk{}
+	told := make(chan error, 10)
+	p.cloud.OnDiskError(func(err error) { told <- err })
+	onDisk(t, p.cloud, d)
+	mustCreate(t, p, smallServer("before"))
+	d.setFailure(errors.New("no space left on device"))
+	for i := range 3 {
+		_, _, err := p.CreateServer(smallServer(fmt.Sprint("during-", i)))
+		if e, ok := errors.AsType[*Error](err); !ok || e.Status != 500 || !strings.Contains(e.Message, "no space left on device; make room") {
+			t.Errorf("got %v, want an error that says what to do", err)
+		}
+	}
+	if n := p.View().Servers.Len(); n > 2 {
+		t.Errorf("%d servers: writes began although the one before was not saved", n)
+	}
+	if err := <-told; err == nil {
+		t.Error("OnDiskError was told that all is well")
+	}
+	d.setFailure(nil)
+	if err := <-told; err != nil {
+		t.Errorf("OnDiskError was told %v, want nil", err)
+	}
+	mustCreate(t, p, smallServer("after"))
+	sameOnDisk(t, p.cloud, d)
+}
+
+// TestTheTimeGoesOnWithoutTheProgram shows the time of a cloud that was off for an hour, and when its work is due.
+func TestTheTimeGoesOnWithoutTheProgram(t *testing.T) {
+	start := time.Now().Add(-24 * time.Hour).UTC().Round(time.Second)
+	for name, test := range map[string]struct {
+		speed float64
+		want  time.Duration
+	}{"it runs": {1, time.Hour}, "it stands still": {0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			d := &memoryDisk{}
+			c := New(Options{Clock: simclock.NewAt(start, test.speed), Profile: ProfileFixed(2 * time.Hour), Catalogue: serverCatalogue()})
+			onDisk(t, c, d)
+			p, _ := c.Project(1)
+			action := mustCreate(t, p, smallServer("one")).Action
+			c.Close()
+			key := entryKey{kind: lineMachine}
+			machine := entry{key, savedMachine{time.Now().Add(-time.Hour), test.speed == 0}}
+			d.data[string(key.bytes())] = machine.encode()
+			c = New(Options{Clock: simclock.NewAt(start, test.speed), Catalogue: serverCatalogue()})
+			defer c.Close()
+			onDisk(t, c, d)
+			if off := c.Now().Sub(start).Round(time.Minute); off != test.want {
+				t.Errorf("%v have passed, want %v", off, test.want)
+			}
+			p, _ = c.Project(1)
+			if err := c.clock.(*simclock.Clock).Step(2*time.Hour - test.want - time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			c.Settle()
+			if got, _ := p.View().Actions.Get(action); got.Status != ActionRunning {
+				t.Errorf("the action ended too early: %+v", got)
+			}
+			if err := c.clock.(*simclock.Clock).Step(2 * time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			c.Settle()
+			if got, _ := p.View().Actions.Get(action); got.Status != ActionSuccess {
+				t.Errorf("the action has not ended: %+v", got)
+			}
+		})
+	}
+}
