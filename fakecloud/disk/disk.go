@@ -14,10 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -39,7 +39,8 @@ type Options struct {
 // lockTimeout is how long Open waits for another process to end.
 const lockTimeout = time.Second
 
-var bucket = []byte("cloud")
+// The buckets of the file: what the cloud saves, and the total of it.
+var entries, totals = []byte("entries"), []byte("total")
 
 // Open opens the directory of a cloud, which it makes if it does not exist. The result is for [fakecloud.Options]: the cloud closes it.
 // Errors: the directory cannot be written, another process uses it, or its file is damaged.
@@ -51,14 +52,16 @@ func Open(dir string, o Options) (fakecloud.Disk, error) {
 	d := &disk{path: path}
 	err := d.guard(func() (err error) {
 		d.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-			Timeout: lockTimeout, NoSync: !o.Sync, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
+			// To search for free pages, bbolt would read all in a goroutine of its own, whose panic about a damaged one cannot be caught.
+			Timeout: lockTimeout, NoSync: !o.Sync, NoFreelistSync: false, FreelistType: bbolt.FreelistMapType,
 		})
 		if err != nil {
 			return err
 		}
 		return d.db.Update(func(tx *bbolt.Tx) error {
-			_, err := tx.CreateBucketIfNotExists(bucket)
-			return err
+			_, err := tx.CreateBucketIfNotExists(entries)
+			_, err2 := tx.CreateBucketIfNotExists(totals)
+			return errors.Join(err, err2)
 		})
 	})
 	switch {
@@ -66,11 +69,12 @@ func Open(dir string, o Options) (fakecloud.Disk, error) {
 		return d, nil
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("state %s: another process uses it; stop that one, or name another directory", path)
-	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
-		return nil, fmt.Errorf("state: %w; make the directory writable, or name another one", err)
 	}
 	_ = d.Close()
-	return nil, err
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, fmt.Errorf("state: %w; make the directory writable and room in it, or name another one", err)
+	}
+	return nil, d.errDamaged(err)
 }
 
 // disk is a file of bbolt.
@@ -79,9 +83,14 @@ type disk struct {
 	path string
 }
 
+var errDamage = errors.New("is damaged")
+
 // errDamaged is the error for a file that is not as a cloud has left it.
 func (d *disk) errDamaged(cause any) error {
-	return fmt.Errorf("state %s is damaged (%v): restore a copy of it, or move it away to begin with an empty cloud", d.path, cause)
+	if err, ok := cause.(error); ok && errors.Is(err, errDamage) {
+		return err
+	}
+	return fmt.Errorf("state %s %w (%v): restore a copy of it, or move it away to begin with an empty cloud", d.path, errDamage, cause)
 }
 
 // guard runs fn. What bbolt does about a damaged file is to panic, or to read memory that does not exist: guard returns an error.
@@ -92,23 +101,25 @@ func (d *disk) guard(fn func() error) (err error) {
 			err = d.errDamaged(cause)
 		}
 	}()
-	err = fn()
-	if errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrChecksum) || errors.Is(err, berrors.ErrVersionMismatch) {
-		return d.errDamaged(err)
-	}
-	return err
+	return fn()
 }
 
 // Read implements fakecloud.Disk.
 func (d *disk) Read(yield func(key, value []byte) error) error {
 	return d.guard(func() error {
 		return d.db.View(func(tx *bbolt.Tx) error {
-			return tx.Bucket(bucket).ForEach(func(key, value []byte) error {
+			var read total
+			err := tx.Bucket(entries).ForEach(func(key, value []byte) error {
 				if len(value) < sumSize || binary.BigEndian.Uint32(value) != sum(key, value[sumSize:]) {
 					return d.errDamaged(fmt.Sprintf("the value of the key %q is another one than was saved", key))
 				}
+				read.add(value)
 				return yield(key, value[sumSize:])
 			})
+			if saved := loadTotal(tx); err == nil && read != saved {
+				err = d.errDamaged(fmt.Sprintf("it has %d entries, %d were saved", read.Entries, saved.Entries))
+			}
+			return err
 		})
 	})
 }
@@ -116,7 +127,17 @@ func (d *disk) Read(yield func(key, value []byte) error) error {
 // Write implements fakecloud.Disk.
 func (d *disk) Write(change func(fakecloud.DiskWriter) error) error {
 	return d.guard(func() error {
-		return d.db.Update(func(tx *bbolt.Tx) error { return change(writer{tx.Bucket(bucket)}) })
+		return d.db.Update(func(tx *bbolt.Tx) error {
+			w := &writer{tx.Bucket(entries), loadTotal(tx)}
+			if err := change(w); err != nil {
+				return err
+			}
+			text, err := binary.Append(nil, binary.BigEndian, w.total)
+			if err != nil {
+				return err
+			}
+			return tx.Bucket(totals).Put(totals, text)
+		})
 	})
 }
 
@@ -137,18 +158,52 @@ func sum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
-// writer changes a bucket.
-type writer struct{ bucket *bbolt.Bucket }
+// total is what all entries have together. It follows each change, so that an entry that a damaged page hides is noticed.
+type total struct{ Entries, Sum uint64 }
 
-func (w writer) Put(key, value []byte) error {
-	return w.bucket.Put(key, append(binary.BigEndian.AppendUint32(make([]byte, 0, sumSize+len(value)), sum(key, value)), value...))
+func (t *total) add(value []byte) {
+	t.Entries++
+	t.Sum += uint64(binary.BigEndian.Uint32(value))
 }
 
-func (w writer) Delete(key []byte) error { return w.bucket.Delete(key) }
+func (t *total) remove(value []byte) {
+	if value != nil {
+		t.Entries--
+		t.Sum -= uint64(binary.BigEndian.Uint32(value))
+	}
+}
 
-func (w writer) DeleteAll(prefix []byte) error {
+// loadTotal returns the total that was saved; zero if there is none or if it is damaged.
+func loadTotal(tx *bbolt.Tx) (t total) {
+	_, _ = binary.Decode(tx.Bucket(totals).Get(totals), binary.BigEndian, &t)
+	return t
+}
+
+// writer changes the entries.
+type writer struct {
+	bucket *bbolt.Bucket
+	total  total
+}
+
+// Put implements fakecloud.DiskWriter.
+func (w *writer) Put(key, value []byte) error {
+	w.total.remove(w.bucket.Get(key))
+	value = append(binary.BigEndian.AppendUint32(make([]byte, 0, sumSize+len(value)), sum(key, value)), value...)
+	w.total.add(value)
+	return w.bucket.Put(key, value)
+}
+
+// Delete implements fakecloud.DiskWriter.
+func (w *writer) Delete(key []byte) error {
+	w.total.remove(w.bucket.Get(key))
+	return w.bucket.Delete(key)
+}
+
+// DeleteAll implements fakecloud.DiskWriter.
+func (w *writer) DeleteAll(prefix []byte) error {
 	c := w.bucket.Cursor()
-	for key, _ := c.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, _ = c.Seek(prefix) {
+	for key, value := c.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, value = c.Seek(prefix) {
+		w.total.remove(value)
 		if err := c.Delete(); err != nil {
 			return err
 		}

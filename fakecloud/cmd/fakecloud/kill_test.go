@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
+)
+
+var kills = flag.Int("kills", 50, "how often TestKilledPrograms kills the program")
+
+// TestKilledPrograms kills the program at random moments while clients write, starts it again with the same state, and compares what the
+// clients were told with what the cloud has.
+func TestKilledPrograms(t *testing.T) {
+	t.Parallel()
+	const clients = 16
+	dir := t.TempDir()
+	all := make([]*writer, clients)
+	for i := range all {
+		all[i] = &writer{name: fmt.Sprintf("c%d", i), rnd: rand.New(rand.NewPCG(uint64(i), 1)), knows: map[string]string{}, ids: map[int64]bool{}}
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	acknowledged := 0
+	for range *kills {
+		p := startProcess(t, "--state", dir, "--rate-limit", "0", "--actions", "20ms")
+		for _, w := range all {
+			w.reach(p)
+			w.compare(t)
+		}
+		if t.Failed() {
+			break
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for _, w := range all {
+			wg.Go(func() {
+				for ctx.Err() == nil && w.write(t, ctx) {
+				}
+			})
+		}
+		time.Sleep(time.Duration(rnd.IntN(150)) * time.Millisecond) // when the program is killed does not decide whether the test passes
+		p.kill()
+		cancel()
+		wg.Wait()
+		for _, w := range all {
+			acknowledged += w.acknowledged
+			w.acknowledged = 0
+		}
+	}
+	p := startProcess(t, "--state", dir, "--rate-limit", "0", "--actions", "20ms")
+	defer p.kill()
+	for _, w := range all {
+		w.reach(p)
+		w.compare(t)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := remote.New(p.control).AwaitIdle(ctx); err != nil {
+		t.Errorf("actions do not go on after a restart: %v", err)
+	}
+	t.Logf("%d kills, %d writes were acknowledged", *kills, acknowledged)
+	if acknowledged < 10**kills {
+		t.Error("the clients wrote too little")
+	}
+}
+
+// writer is a client that keeps what it was told.
+type writer struct {
+	name         string
+	rnd          *rand.Rand
+	client       *hcloud.Client
+	n            int
+	acknowledged int
+	ids          map[int64]bool
+	knows        map[string]string // what exists by name, with its label
+	// What the last write wanted that was not answered: it may have happened or not. "" is a deletion.
+	doubt, wanted string
+}
+
+func (w *writer) reach(p process) {
+	w.client = hcloud.NewClient(hcloud.WithEndpoint(p.endpoint), hcloud.WithToken(p.token), hcloud.WithRetryOpts(hcloud.RetryOpts{}))
+}
+
+// write changes something. It returns false if the program is gone.
+func (w *writer) write(t *testing.T, ctx context.Context) bool {
+	w.n++
+	name, label := w.some(), fmt.Sprint("v", w.n)
+	var err error
+	switch {
+	case name == "" || w.rnd.IntN(3) == 0:
+		name = fmt.Sprintf("%s-%d", w.name, w.n)
+		if w.rnd.IntN(2) == 0 {
+			name += ".com"
+		}
+		w.doubt, w.wanted = name, label
+		err = w.create(t, ctx, name, label)
+	case w.rnd.IntN(3) == 0:
+		w.doubt, w.wanted = name, ""
+		err = w.remove(ctx, name)
+	default:
+		w.doubt, w.wanted = name, label
+		err = w.update(ctx, name, label)
+	}
+	var refused hcloud.Error
+	switch {
+	case err == nil:
+		w.set(name, w.wanted)
+		w.doubt = ""
+		w.acknowledged++
+	case errors.As(err, &refused): // nothing has changed, such as that of a locked server
+		w.doubt = ""
+	default:
+		return false
+	}
+	return true
+}
+
+func (w *writer) set(name, label string) {
+	if w.knows[name] = label; label == "" {
+		delete(w.knows, name)
+	}
+}
+
+// some returns one of the names; "" if there are none.
+func (w *writer) some() string {
+	for name := range w.knows {
+		return name
+	}
+	return ""
+}
+
+// create creates a server, or a zone with a record set.
+func (w *writer) create(t *testing.T, ctx context.Context, name, label string) error {
+	labels, id := map[string]string{"v": label}, int64(0)
+	if strings.HasSuffix(name, ".com") {
+		z, _, err := w.client.Zone.Create(ctx, hcloud.ZoneCreateOpts{Name: name, Mode: hcloud.ZoneModePrimary, Labels: labels,
+			RRSets: []hcloud.ZoneCreateOptsRRSet{{Name: "www", Type: hcloud.ZoneRRSetTypeTXT, Records: []hcloud.ZoneRRSetRecord{{Value: `"` + label + `"`}}}}})
+		if err != nil {
+			return err
+		}
+		id = z.Zone.ID
+	} else {
+		s, _, err := w.client.Server.Create(ctx, hcloud.ServerCreateOpts{Name: name, Labels: labels, ServerType: &hcloud.ServerType{Name: "cx23"},
+			Image: &hcloud.Image{Name: "debian-12"}})
+		if err != nil {
+			return err
+		}
+		id = s.Server.ID
+	}
+	if w.ids[id] {
+		t.Errorf("id %d was given out twice", id)
+	}
+	w.ids[id] = true
+	return nil
+}
+
+// update changes the label of a server, or the label and the record of a zone's record set.
+func (w *writer) update(ctx context.Context, name, label string) error {
+	labels := map[string]string{"v": label}
+	if zone, ok := strings.CutSuffix(name, ".com"); ok {
+		set := &hcloud.ZoneRRSet{Zone: &hcloud.Zone{Name: zone + ".com"}, Name: "www", Type: hcloud.ZoneRRSetTypeTXT}
+		_, _, err := w.client.Zone.SetRRSetRecords(ctx, set, hcloud.ZoneRRSetSetRecordsOpts{Records: []hcloud.ZoneRRSetRecord{{Value: `"` + label + `"`}}})
+		return err
+	}
+	s, _, err := w.client.Server.GetByName(ctx, name)
+	if err == nil {
+		_, _, err = w.client.Server.Update(ctx, s, hcloud.ServerUpdateOpts{Labels: labels})
+	}
+	return err
+}
+
+func (w *writer) remove(ctx context.Context, name string) error {
+	if strings.HasSuffix(name, ".com") {
+		_, _, err := w.client.Zone.Delete(ctx, &hcloud.Zone{Name: name})
+		return err
+	}
+	s, _, err := w.client.Server.GetByName(ctx, name)
+	if err == nil {
+		_, _, err = w.client.Server.DeleteWithResult(ctx, s)
+	}
+	return err
+}
+
+// compare fails if the cloud has something else than the client was told. What was in doubt is then known.
+func (w *writer) compare(t *testing.T) {
+	t.Helper()
+	has := map[string]string{}
+	servers, err := w.client.Server.All(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range servers {
+		has[s.Name] = s.Labels["v"]
+	}
+	zones, err := w.client.Zone.All(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, z := range zones {
+		if !strings.HasPrefix(z.Name, w.name+"-") {
+			continue
+		}
+		set, _, err := w.client.Zone.GetRRSetByNameAndType(t.Context(), z, "www", hcloud.ZoneRRSetTypeTXT)
+		if err != nil || set == nil {
+			t.Fatalf("zone %s: record set www: %v", z.Name, err)
+		}
+		has[z.Name] = strings.Trim(set.Records[0].Value, `"`)
+	}
+	if w.doubt != "" && has[w.doubt] == w.wanted {
+		w.set(w.doubt, w.wanted)
+	}
+	w.doubt = ""
+	for name, label := range w.knows {
+		if has[name] != label {
+			t.Errorf("%s: label %q after the restart, but %q was acknowledged", name, has[name], label)
+		}
+	}
+	for name := range has {
+		if _, ok := w.knows[name]; !ok && strings.HasPrefix(name, w.name+"-") {
+			t.Errorf("%s exists after the restart, but its creation was not asked for, or its deletion was acknowledged", name)
+		}
+	}
+}
