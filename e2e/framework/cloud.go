@@ -54,6 +54,15 @@ func (cl *Cloud) use(simulated control) {
 // unknown, and specs look at what the cloud has.
 func (cl *Cloud) Simulated() bool { return cl.control != nil }
 
+// Restart kills the simulated cloud and returns when it answers again.
+func (cl *Cloud) Restart(ctx context.Context) {
+	GinkgoHelper()
+	if cl.env.suite.shared == nil || cl.env.suite.shared.restartCloud == nil {
+		Skip("needs a cloud in a container: runs with E2E_CLUSTER=kind")
+	}
+	Expect(cl.env.suite.shared.restartCloud(ctx)).To(Succeed())
+}
+
 // Unique makes a name for something in the cloud that no other spec uses.
 func (cl *Cloud) Unique(name string) string {
 	return name + strings.TrimPrefix(cl.env.Services.Namespace, "spec")

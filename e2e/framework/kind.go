@@ -56,6 +56,7 @@ func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
 		kubeconfig: e.Kubeconfig, endpoint: e.Endpoint, token: e.Token, network: environment.NetworkName,
 		dial: proxyDialer{e.OutsideProxy.Host}.DialContext, outside: e.OutsideAddress.String(), podImage: environment.ProbeImage,
 		control: remote.New(e.Control), machineController: runsMachineController(ccm), hypervisorLog: e.HypervisorLog, exec: e.Exec,
+		restartCloud: e.RestartCloud,
 		ccm: &podCCM{
 			configure: func(ctx context.Context, s podSettings) error {
 				return e.DeployCCM(ctx, environmentCCM(ccm, s))

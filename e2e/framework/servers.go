@@ -21,6 +21,17 @@ type Servers struct {
 // Create creates a server in the network, and returns it when it runs. Its node registers by itself.
 func (sv Servers) Create(ctx context.Context, name string, change ...func(*hcloud.ServerCreateOpts)) *hcloud.Server {
 	GinkgoHelper()
+	result := sv.Order(ctx, name, change...)
+	sv.env.Cloud.Wait(ctx, append(result.NextActions, result.Action)...)
+	server, _, err := sv.env.Cloud.Client.Server.GetByID(ctx, result.Server.ID)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(server).NotTo(BeNil())
+	return server
+}
+
+// Order creates a server as Create does, and does not wait for it.
+func (sv Servers) Order(ctx context.Context, name string, change ...func(*hcloud.ServerCreateOpts)) hcloud.ServerCreateResult {
+	GinkgoHelper()
 	if sv.env.suite.Kind == Existing {
 		Skip("needs a new server that joins the cluster by itself: runs with E2E_CLUSTER=kind or embedded")
 	}
@@ -35,11 +46,7 @@ func (sv Servers) Create(ctx context.Context, name string, change ...func(*hclou
 	result, _, err := sv.env.Cloud.Client.Server.Create(ctx, opts)
 	Expect(err).NotTo(HaveOccurred())
 	sv.env.created.addServer(result.Server)
-	sv.env.Cloud.Wait(ctx, append(result.NextActions, result.Action)...)
-	server, _, err := sv.env.Cloud.Client.Server.GetByID(ctx, result.Server.ID)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(server).NotTo(BeNil())
-	return server
+	return result
 }
 
 // CreateAll creates several servers at the same time.

@@ -32,6 +32,8 @@ type sharedCluster struct {
 	hypervisorLog func() (string, error)
 	// exec runs a command on a node, nil if the suite may not do so.
 	exec func(ctx context.Context, node string, command ...string) error
+	// restartCloud kills the cloud's program and starts it again, nil if the suite may not do so.
+	restartCloud func(context.Context) error
 	// ccm is the CCM that runs in the cluster, nil if the suite may not change it.
 	ccm *podCCM
 }

@@ -2,7 +2,6 @@ package environment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
@@ -31,6 +29,9 @@ const NetworkName = "kind"
 
 // cloudContainer is the name of the cloud's container.
 func cloudContainer(cluster string) string { return cluster + "-cloud" }
+
+// cloudVolume is the name of the volume that keeps the cloud when its container, Docker or the machine is started again.
+func cloudVolume(cluster string) string { return cloudContainer(cluster) }
 
 // startCloud starts the cloud's container. It is a router, so it needs NET_ADMIN, and nothing else.
 func (o Options) startCloud(ctx context.Context, c *cluster.Cluster) error {
@@ -56,11 +57,9 @@ func (o Options) startCloud(ctx context.Context, c *cluster.Cluster) error {
 			controlPort),
 		// In the image's environment, for its health check.
 		"--env=FAKECLOUD_CONTROL=0.0.0.0:" + controlPort,
-		cloudProgram.image, "--listen=0.0.0.0:" + apiPort,
-		// A cloud that was started again is empty, and its new ids must differ from the old ones.
-		"--new-ids",
-		// Until the nodes are servers: their containers exist already.
-		"--actions=instant", fmt.Sprintf("--rate-limit=%d", o.RateLimit),
+		"--volume=" + cloudVolume(c.Name) + ":/state",
+		cloudProgram.image, "--listen=0.0.0.0:" + apiPort, "--state=/state",
+		"--actions=" + o.Actions, fmt.Sprintf("--rate-limit=%d", o.RateLimit),
 		"--data-plane-interface=eth0", "--load-balancer-ipv4=" + c.LoadBalancers().String(), "--public-ipv4=" + cluster.PublicIPv4.String(),
 		"--router-interface=eth0", "--router-network=" + NetworkName, "--metadata=" + cluster.Metadata.String() + ":80",
 	}
@@ -78,27 +77,14 @@ func freePort(ctx context.Context) (uint16, error) {
 	return l.Addr().(*net.TCPAddr).AddrPort().Port(), l.Close()
 }
 
-// ErrCloudLost says that the cloud was started again and has forgotten the nodes' servers.
-var ErrCloudLost = errors.New("the cloud was started again and is EMPTY: it has lost all servers, load balancers and networks, but the " +
-	"nodes are still there; " +
-	"start over with make down, then make up")
-
-// checkCloud returns ErrCloudLost if the cloud has no servers, but the nodes were servers before.
-func (e *Environment) checkCloud(ctx context.Context) error {
-	servers, err := e.Cloud.Server.All(ctx)
-	if err != nil || len(servers) > 0 {
-		return err
-	}
-	nodes, err := e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, n := range nodes.Items {
-		if n.Spec.ProviderID != "" {
-			return ErrCloudLost
+// RestartCloud kills the cloud's container, starts it again, and returns when the cloud answers.
+func (e *Environment) RestartCloud(ctx context.Context) error {
+	for _, command := range []string{"kill", "start"} {
+		if _, err := docker(ctx, command, cloudContainer(e.Name)); err != nil {
+			return err
 		}
 	}
-	return nil
+	return e.awaitCloud(ctx)
 }
 
 // connect finds the cloud's container and fills in how to reach it.
@@ -152,8 +138,11 @@ func (e *Environment) awaitCloud(ctx context.Context) error {
 	})
 }
 
-// adopt makes a server of each node, and then lets actions take their time.
+// adopt makes a server of each node. Meanwhile actions take no time: the nodes' containers exist already.
 func (o Options) adopt(ctx context.Context, e *Environment) error {
+	if err := remote.New(e.Control).SetProfile(ctx, "instant"); err != nil {
+		return err
+	}
 	containers, err := e.driver().List(ctx)
 	if err != nil {
 		return err

@@ -195,10 +195,7 @@ func (o Options) cloud(ctx context.Context, e *Environment) error {
 	if err := e.connect(ctx); err != nil {
 		return err
 	}
-	if err := e.awaitCloud(ctx); err != nil {
-		return err
-	}
-	return e.checkCloud(ctx)
+	return e.awaitCloud(ctx)
 }
 
 // Open finds an environment that Up made, in this process or another. The error
@@ -214,14 +211,16 @@ func Open(ctx context.Context, name string) (*Environment, error) {
 }
 
 // Down removes the environment: the hypervisor, all containers, the network, the
-// images that Docker was given for it, unless another environment uses them, and
+// images that Docker was given for it, unless another environment uses them, the cloud's volume, and
 // what was kept on disk. The nodes' image stays. It succeeds if none of them exists.
 func Down(ctx context.Context, name string) error {
 	// First: it would try to bring back what is removed.
 	if err := stopHypervisor(ctx, name); err != nil {
 		return err
 	}
-	return errors.Join(cluster.Delete(ctx, name), removeImages(ctx), removeFolder(name))
+	err := cluster.Delete(ctx, name)
+	_, volumeErr := docker(ctx, "volume", "rm", "--force", cloudVolume(name))
+	return errors.Join(err, volumeErr, removeImages(ctx), removeFolder(name))
 }
 
 // Exec runs a command on a node.

@@ -74,7 +74,7 @@ func TestAnUpThatFailsBeforeTheClusterLeavesNoArchive(t *testing.T) {
 	}
 }
 
-func TestTheCloudKeepsItsPortsAndBeginsWithNewIDs(t *testing.T) {
+func TestTheCloudKeepsItsPortsAndItsState(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	fakeDocker(t, `echo "$*" >>`+log)
 	if err := (Options{CloudArchive: "a"}).startCloud(t.Context(), sample().Cluster); err != nil {
@@ -90,8 +90,8 @@ func TestTheCloudKeepsItsPortsAndBeginsWithNewIDs(t *testing.T) {
 			t.Errorf("port %s is not published at a number:\n%s", port, asked)
 		}
 	}
-	if !strings.Contains(string(asked), " --new-ids ") {
-		t.Errorf("a cloud that starts again gives out ids again:\n%s", asked)
+	if !strings.Contains(string(asked), " --volume=x-cloud:/state ") || !strings.Contains(string(asked), " --state=/state ") {
+		t.Errorf("a cloud that starts again is empty:\n%s", asked)
 	}
 }
 
@@ -140,41 +140,18 @@ func connected(t *testing.T, nodes ...*corev1.Node) *Environment {
 	return e
 }
 
-func TestACloudThatHasLostTheNodesServersIsNotTreatedAsNew(t *testing.T) {
-	t.Parallel()
-	if err := connected(t).checkCloud(t.Context()); err != nil {
-		t.Errorf("a new cluster: %v", err)
-	}
-	e := connected(t, node("n"))
-	if err := e.checkCloud(t.Context()); !errors.Is(err, ErrCloudLost) || !strings.Contains(err.Error(), "EMPTY") {
-		t.Errorf("a cloud that has forgotten its servers: %v", err)
-	}
-	opts := hcloud.ServerCreateOpts{Name: "n", ServerType: &hcloud.ServerType{Name: "cpx22"}, Image: &hcloud.Image{Name: "debian-12"}}
-	if _, _, err := e.Cloud.Server.Create(t.Context(), opts); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.checkCloud(t.Context()); err != nil {
-		t.Errorf("a cloud that knows the server: %v", err)
-	}
-}
-
 func TestStatusSaysWhatIsDeadAndHowToRestartIt(t *testing.T) {
 	fakeDocker(t, "exit 0")
 	e := connected(t, node("n"))
-	nodes, err := e.listNodes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, c := range map[string]struct {
 		part part
 		want []string
 	}{
 		"API":                {e.clusterPart(nil, http.ErrServerClosed), []string{"does not answer", "make up"}},
-		"cloud":              {e.cloudPart(http.ErrServerClosed, nil, nodes), []string{"x-cloud", "docker logs", "make up"}},
-		"cloud, restarted":   {e.cloudPart(nil, nil, nodes), []string{"EMPTY", "make down"}},
+		"cloud":              {e.cloudPart(http.ErrServerClosed, nil), []string{"x-cloud", "docker logs", "make up"}},
 		"hypervisor":         {e.hypervisorPart(t.Context()), []string{"no server gets", "make up", "hypervisor.log"}},
 		"CCM":                {e.ccmPart(t.Context()), []string{"not found", "make dev"}},
-		"the cloud, at work": {e.cloudPart(nil, []*hcloud.Server{{}}, nodes), nil},
+		"the cloud, at work": {e.cloudPart(nil, []*hcloud.Server{{}}), nil},
 	} {
 		for _, want := range c.want {
 			if !strings.Contains(c.part.dead, want) {
@@ -186,7 +163,7 @@ func TestStatusSaysWhatIsDeadAndHowToRestartIt(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	showNodes(&out, nodes, []*hcloud.Server{{ID: 7, Name: "n", Status: "running"}, {ID: 8, Name: "waits", Status: "initializing"}})
+	showNodes(&out, []corev1.Node{*node("n")}, []*hcloud.Server{{ID: 7, Name: "n", Status: "running"}, {ID: 8, Name: "waits", Status: "initializing"}})
 	for _, want := range []string{"n\tno\tyes\tn (7)\trunning", "-\t-\t-\twaits (8)\tinitializing"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

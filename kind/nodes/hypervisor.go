@@ -183,10 +183,6 @@ func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, cont
 		}
 	}
 	h.mu.Unlock()
-	if len(guests) == 0 && len(containers) > 0 {
-		h.log.Error("the cloud is EMPTY, although there are containers: it was started again and keeps nothing; start over with make "+
-			"down, then make up", "containers", len(containers))
-	}
 	h.log.Info("attached to the cloud", "servers", len(guests), "with_container", bound)
 	h.checkAll(ctx)
 }

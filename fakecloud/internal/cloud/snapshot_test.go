@@ -438,4 +438,16 @@ func BenchmarkSnapshot(b *testing.B) {
 			}
 		}
 	})
+	b.Run("disk", func(b *testing.B) {
+		d := &memoryDisk{}
+		onDisk(b, p.cloud, d)
+		if err := p.cloud.Sync(); err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			if _, err := p.cloud.ReadDisk(d); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
