@@ -13,7 +13,7 @@ import (
 
 var _ = Describe("A cluster whose cloud is killed and started again", framework.Alone(), Label(framework.RealNodes, framework.FakeOnly,
 	framework.Dataplane, "lifecycle"), func() {
-	It("keeps its servers, nodes and load balancers, and the creation of a server goes on", func(ctx SpecContext) {
+	It("keeps its servers, nodes and load balancers, and completes the creation of a server", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		workers := env.Nodes.Workers(ctx, 2)
 		env.Services.Create(ctx, "web", local)

@@ -39,11 +39,15 @@ func (c *Cloud) keepToken() {
 	}
 }
 
-// Disk keeps what a cloud has over the end of the program. Package disk has one; see Options.Disk.
-type Disk = cloud.Disk
-
-// DiskWriter changes a Disk.
-type DiskWriter = cloud.DiskWriter
+// Disk keeps what a cloud has over the end of the program: a map from keys to values. Package disk has one; see Options.Disk.
+type Disk interface {
+	// Read calls yield for all keys in their order, until yield returns an error. yield must not keep the slices.
+	Read(yield func(key, value []byte) error) error
+	// Write makes the changes of a function, or none if it returns an error or if the program ends. The function puts the value of a
+	// key, deletes a key by putting nil, and deletes all keys that begin with a prefix. The disk must not change the slices.
+	Write(change func(put func(key, value []byte) error, deleteAll func(prefix []byte) error) error) error
+	Close() error
+}
 
 // useDisk lets the cloud begin with what is on a disk, and keep its changes there. Its error says that the disk cannot be used.
 func (c *Cloud) useDisk(d Disk) error {

@@ -4,7 +4,7 @@
 //	…
 //	cloud, err := fakecloud.Open(fakecloud.Options{Disk: d})
 //
-// A cloud that opens the directory later goes on where the last one was, however that ended. A request is answered when its changes
+// A cloud that opens the directory later continues where the last one was, however that ended. A request is answered when its changes
 // are saved: they survive the death of the process at any moment.
 package disk
 
@@ -125,11 +125,11 @@ func (d *disk) Read(yield func(key, value []byte) error) error {
 }
 
 // Write implements fakecloud.Disk.
-func (d *disk) Write(change func(fakecloud.DiskWriter) error) error {
+func (d *disk) Write(change func(put func(key, value []byte) error, deleteAll func(prefix []byte) error) error) error {
 	return d.guard(func() error {
 		return d.db.Update(func(tx *bbolt.Tx) error {
 			w := &writer{tx.Bucket(entries), loadTotal(tx)}
-			if err := change(w); err != nil {
+			if err := change(w.put, w.deleteAll); err != nil {
 				return err
 			}
 			text, err := binary.Append(nil, binary.BigEndian, w.total)
@@ -185,22 +185,18 @@ type writer struct {
 	total  total
 }
 
-// Put implements fakecloud.DiskWriter.
-func (w *writer) Put(key, value []byte) error {
+// put puts a value, or deletes it if it is nil.
+func (w *writer) put(key, value []byte) error {
 	w.total.remove(w.bucket.Get(key))
+	if value == nil {
+		return w.bucket.Delete(key)
+	}
 	value = append(binary.BigEndian.AppendUint32(make([]byte, 0, sumSize+len(value)), sum(key, value)), value...)
 	w.total.add(value)
 	return w.bucket.Put(key, value)
 }
 
-// Delete implements fakecloud.DiskWriter.
-func (w *writer) Delete(key []byte) error {
-	w.total.remove(w.bucket.Get(key))
-	return w.bucket.Delete(key)
-}
-
-// DeleteAll implements fakecloud.DiskWriter.
-func (w *writer) DeleteAll(prefix []byte) error {
+func (w *writer) deleteAll(prefix []byte) error {
 	c := w.bucket.Cursor()
 	for key, value := c.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, value = c.Seek(prefix) {
 		w.total.remove(value)

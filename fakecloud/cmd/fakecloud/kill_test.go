@@ -143,7 +143,7 @@ func (w *writer) create(t *testing.T, ctx context.Context, name, label string) e
 	labels, id := map[string]string{"v": label}, int64(0)
 	if strings.HasSuffix(name, ".com") {
 		z, _, err := w.client.Zone.Create(ctx, hcloud.ZoneCreateOpts{Name: name, Mode: hcloud.ZoneModePrimary, Labels: labels,
-			RRSets: []hcloud.ZoneCreateOptsRRSet{{Name: "www", Type: hcloud.ZoneRRSetTypeTXT, Records: []hcloud.ZoneRRSetRecord{{Value: `"` + label + `"`}}}}})
+			RRSets: []hcloud.ZoneCreateOptsRRSet{{Name: "www", Type: hcloud.ZoneRRSetTypeTXT, Records: record(label)}}})
 		if err != nil {
 			return err
 		}
@@ -163,12 +163,14 @@ func (w *writer) create(t *testing.T, ctx context.Context, name, label string) e
 	return nil
 }
 
+func record(label string) []hcloud.ZoneRRSetRecord { return []hcloud.ZoneRRSetRecord{{Value: `"` + label + `"`}} }
+
 // update changes the label of a server, or the label and the record of a zone's record set.
 func (w *writer) update(ctx context.Context, name, label string) error {
 	labels := map[string]string{"v": label}
 	if zone, ok := strings.CutSuffix(name, ".com"); ok {
 		set := &hcloud.ZoneRRSet{Zone: &hcloud.Zone{Name: zone + ".com"}, Name: "www", Type: hcloud.ZoneRRSetTypeTXT}
-		_, _, err := w.client.Zone.SetRRSetRecords(ctx, set, hcloud.ZoneRRSetSetRecordsOpts{Records: []hcloud.ZoneRRSetRecord{{Value: `"` + label + `"`}}})
+		_, _, err := w.client.Zone.SetRRSetRecords(ctx, set, hcloud.ZoneRRSetSetRecordsOpts{Records: record(label)})
 		return err
 	}
 	s, _, err := w.client.Server.GetByName(ctx, name)

@@ -12,27 +12,20 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
-// Disk keeps what a cloud has, so that the next one goes on where it was. It is a map from keys to values. Package disk has one.
+// Disk keeps what a cloud has, so that the next one continues where it was. It is a map from keys to values. fakecloud.Disk is the same.
 type Disk interface {
-	// Read calls yield for all keys in their order, until it returns an error. yield must not keep the slices.
+	// Read calls yield for all keys in their order, until yield returns an error. yield must not keep the slices.
 	Read(yield func(key, value []byte) error) error
-	// Write makes the changes of a function. If the program or Write itself fails, all of them are made or none.
-	Write(func(DiskWriter) error) error
+	// Write makes the changes of a function, or none if it returns an error or if the program ends. The function puts the value of a
+	// key, deletes a key by putting nil, and deletes all keys that begin with a prefix. The disk must not change the slices.
+	Write(change func(put func(key, value []byte) error, deleteAll func(prefix []byte) error) error) error
 	Close() error
-}
-
-// DiskWriter changes a disk. It must not change the slices.
-type DiskWriter interface {
-	Put(key, value []byte) error
-	Delete(key []byte) error
-	// DeleteAll deletes all keys that begin with a prefix.
-	DeleteAll(prefix []byte) error
 }
 
 // lineMachine is the only kind of entries that a disk has and a snapshot lacks.
 const lineMachine = "machine"
 
-// savedMachine is what the time of a cloud follows from that goes on.
+// savedMachine is what the time of a cloud follows from that starts again.
 type savedMachine struct {
 	Time time.Time `json:"time"` // of the machine, when the cloud's time was saved
 	// Stopped is whether the cloud's clock stood still.

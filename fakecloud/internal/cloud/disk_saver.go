@@ -229,7 +229,7 @@ func (c *Cloud) Sync(kinds ...string) error {
 	return round.wait()
 }
 
-// savedHistory is statsEntries for a history that goes on.
+// savedHistory is statsEntries for a history that others change meanwhile.
 func savedHistory[S any](kind string, h *statsHistory[S], yield func(entry)) {
 	var copied statsHistory[S]
 	h.copyTo(&copied)
@@ -294,8 +294,9 @@ func (s *diskSaver) flush() bool {
 	if round == nil && len(changes) == 0 {
 		return true
 	}
-	err := s.disk.Write(func(w DiskWriter) error {
-		return write(w, append(changes, diskChange{entry: header}, diskChange{entry: machine}))
+	all := append(changes, diskChange{entry: header}, diskChange{entry: machine})
+	err := s.disk.Write(func(put func(key, value []byte) error, deleteAll func([]byte) error) error {
+		return write(all, put, deleteAll)
 	})
 	c.mu.Lock()
 	before := s.failed
@@ -321,10 +322,11 @@ func (c *Cloud) machine() entry {
 	return entry{entryKey{kind: lineMachine}, savedMachine{time.Now().UTC(), !ok || clk.Speed() == 0}}
 }
 
-func write(w DiskWriter, changes []diskChange) (err error) {
-	put := func(e entry) {
+// write makes the changes with the functions of Disk.Write.
+func write(changes []diskChange, put func(key, value []byte) error, deleteAll func([]byte) error) (err error) {
+	save := func(e entry) {
 		if err == nil {
-			err = w.Put(e.bytes(), e.encode())
+			err = put(e.bytes(), e.encode())
 		}
 	}
 	for i := range changes {
@@ -332,15 +334,15 @@ func write(w DiskWriter, changes []diskChange) (err error) {
 		case err != nil:
 			return err
 		case change.all != nil:
-			if err = w.DeleteAll(nil); err == nil {
-				change.all.entries(put)
+			if err = deleteAll(nil); err == nil {
+				change.all.entries(save)
 			}
 		case change.prefix != nil:
-			err = w.DeleteAll(change.prefix)
+			err = deleteAll(change.prefix)
 		case change.gone:
-			err = w.Delete(change.bytes())
+			err = put(change.bytes(), nil)
 		default:
-			put(change.entry)
+			save(change.entry)
 		}
 	}
 	return err

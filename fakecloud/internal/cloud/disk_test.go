@@ -38,7 +38,7 @@ func (d *memoryDisk) Read(yield func(key, value []byte) error) error {
 	return nil
 }
 
-func (d *memoryDisk) Write(change func(DiskWriter) error) error {
+func (d *memoryDisk) Write(change func(put func(key, value []byte) error, deleteAll func([]byte) error) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := maps.Clone(d.data)
@@ -46,26 +46,20 @@ func (d *memoryDisk) Write(change func(DiskWriter) error) error {
 		d.data = map[string][]byte{}
 	}
 	d.writes++
-	err := change(d)
+	put := func(key, value []byte) error {
+		if d.data[string(key)] = bytes.Clone(value); value == nil {
+			delete(d.data, string(key))
+		}
+		return nil
+	}
+	err := change(put, func(prefix []byte) error {
+		maps.DeleteFunc(d.data, func(k string, _ []byte) bool { return strings.HasPrefix(k, string(prefix)) })
+		return nil
+	})
 	if err = errors.Join(err, d.fails); err != nil {
 		d.data = before
 	}
 	return err
-}
-
-func (d *memoryDisk) Put(key, value []byte) error {
-	d.data[string(key)] = bytes.Clone(value)
-	return nil
-}
-
-func (d *memoryDisk) Delete(key []byte) error {
-	delete(d.data, string(key))
-	return nil
-}
-
-func (d *memoryDisk) DeleteAll(prefix []byte) error {
-	maps.DeleteFunc(d.data, func(k string, _ []byte) bool { return strings.HasPrefix(k, string(prefix)) })
-	return nil
 }
 
 func (d *memoryDisk) Close() error { return nil }
@@ -77,7 +71,7 @@ func (d *memoryDisk) setFailure(err error) {
 	d.fails = err
 }
 
-// onDisk lets a cloud go on from a disk and keep its changes there.
+// onDisk lets a cloud continue from a disk and keep its changes there.
 func onDisk(t testing.TB, c *Cloud, d Disk) {
 	t.Helper()
 	s, err := c.ReadDisk(d)
@@ -87,7 +81,7 @@ func onDisk(t testing.TB, c *Cloud, d Disk) {
 	c.Restore(s)
 }
 
-// sameOnDisk fails if the cloud that goes on from the disk does not have what this one has.
+// sameOnDisk fails if the cloud that continues from the disk does not have what this one has.
 func sameOnDisk(t *testing.T, c *Cloud, d Disk) {
 	t.Helper()
 	if err := c.Sync(); err != nil {
@@ -134,7 +128,9 @@ func (m *model) cloudOperations() []func() {
 		},
 		func() { _, _, _ = any().CreateServer(smallServer(m.name())) },
 		func() { _, _, _ = any().CreateServer(smallServer(m.name())) },
-		func() { c.AddToken(fmt.Sprint("token-", m.rnd.IntN(5)), Token{Project: any().ID(), ReadOnly: m.coin()}) },
+		func() {
+			c.AddToken(fmt.Sprint("token-", m.rnd.IntN(5)), Token{Project: any().ID(), ReadOnly: m.coin()})
+		},
 		func() { c.RevokeToken(fmt.Sprint("token-", m.rnd.IntN(5))) },
 		func() { _ = any().SetLimits(Limits{KindServer: 100 + m.rnd.IntN(3)}) },
 		func() { _ = c.OfferServerType("big", "fsn1", catalogue.Offer{Available: new(m.coin())}) },

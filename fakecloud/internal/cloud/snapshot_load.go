@@ -317,7 +317,8 @@ func (l *loader) timer(saved *savedTimer) error {
 	return nil
 }
 
-// resume finds what the running actions of a project wait for: the end of another one, or ResumeActions. Those that have begun have a timer.
+// resume finds what the running actions of a project wait for: the end of another one, or ResumeActions. Those that have begun have a
+// timer.
 func (tx *Tx) resume() {
 	for a := range tx.Actions.All() {
 		if a.plan == nil {
@@ -362,7 +363,7 @@ func loadStats[S any](h *statsHistory[S], saved *savedStats[S]) error {
 	return nil
 }
 
-// saved returns the authority, which it makes if nobody has asked for a certificate yet.
+// saved returns the authority, which it makes if no certificate was asked for yet.
 func (a *authority) saved() (all []savedIssuer) {
 	a.make()
 	for _, i := range []issuer{a.root, a.sub} {
