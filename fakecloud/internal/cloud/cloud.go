@@ -104,6 +104,12 @@ type Cloud struct {
 	onDrop      func(int64) // see OnDrop
 	revoked     []string    // the latest revoked tokens, oldest first: see maxRevoked
 
+	scenarios    []*Scenario // that run
+	lastScenario int64       // the id of the latest one
+	takenSeq     uint64      // of the latest change of a scenario
+	faults       FaultRules  // nil if there is no API
+	forkFaults   func() FaultRules
+
 	healthRule HealthRule
 
 	dedicated []netip.Prefix

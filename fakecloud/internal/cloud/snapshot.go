@@ -40,6 +40,7 @@ const (
 	lineFollower = "action_waits"
 	lineTimer    = "timer"
 	lineTask     = "hypervisor_task"
+	lineScenario = "scenario"
 	lineBalancer = "load_balancer_usage"
 	lineUsage    = "server_usage"
 	lineTraffic  = "server_traffic"
@@ -254,7 +255,13 @@ func (c *Cloud) Save(w io.Writer, extra []SnapshotLine) error {
 	for _, p := range f.Projects() {
 		s.state(p.ID(), p.data.state.Load())
 	}
+	for _, scenario := range f.scenarios {
+		s.write(lineScenario, 0, scenario)
+	}
 	for _, j := range f.queue.sorted() {
+		if j.project == nil { // a scenario has its next step
+			continue
+		}
 		s.write(lineTimer, j.project.id, savedTimer{j.due.UTC(), *saveWork(j.timer)})
 	}
 	for _, t := range f.waiting {

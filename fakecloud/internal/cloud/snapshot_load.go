@@ -123,6 +123,8 @@ func (l *loader) line(n int, text []byte) error {
 		return l.inProject(decoder(l.timer), line)
 	case lineTask:
 		return l.inProject(decoder(l.task), line)
+	case lineScenario:
+		return decodeTo(line.Data, l.scenario)
 	case lineBalancer:
 		return decodeTo(line.Data, func(s *savedStats[LoadBalancerStats]) error { return loadStats(&l.cloud.loadBalancerStats, s) })
 	case lineUsage:
@@ -283,7 +285,7 @@ func (l *loader) meta(m *store.Meta) error {
 // load is the opposite of saveWork.
 func (s *savedWork) load() (any, error) {
 	t, ok := workTypes()[s.Type]
-	if !ok || s.Type == timerNames()[reflect.TypeFor[graceEnds]()] {
+	if !ok || t.Implements(reflect.TypeFor[cloudTimer]()) {
 		return nil, fmt.Errorf("type %.64q: must be one of %v", s.Type, slices.Sorted(maps.Keys(workTypes())))
 	}
 	v := reflect.New(t)
