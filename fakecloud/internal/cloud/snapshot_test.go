@@ -89,6 +89,7 @@ func TestASnapshotHasEveryField(t *testing.T) {
 		"RRSet":              {"created", "age"},
 		"Action":             {"waited", "takes", "plan"},
 		"actionPlan":         {},
+		"taken":              {"setting"}, // its fields
 		"recordSets":         {"indexes", "owned", "records", "protected", "lastAge"},
 	}
 	byName := []any{Location{}, LoadBalancerType{}, ISO{}} // parts of the catalogue
