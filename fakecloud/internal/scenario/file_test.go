@@ -1,6 +1,9 @@
 package scenario
 
 import (
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -39,4 +42,45 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q has left a trace", text)
 		}
 	})
+}
+
+// TestIncidentsListsTheScenarios compares the commands of INCIDENTS.md with the built-in scenarios, and starts each, and its own one.
+func TestIncidentsListsTheScenarios(t *testing.T) {
+	text, err := os.ReadFile("../../INCIDENTS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cloud.New(cloud.Options{})
+	defer c.Close()
+	start := func(f *File, values string) {
+		t.Helper()
+		s, err := f.Scenario(values)
+		if err == nil {
+			_, err = c.StartScenario(s)
+		}
+		if err != nil {
+			t.Error(f.Explain(err))
+		}
+	}
+	listed := map[string]int{}
+	for _, m := range regexp.MustCompile("(?m)\\| `--scenario ([a-z-]+)=?([^`]*)` \\|$").FindAllStringSubmatch(string(text), -1) {
+		listed[m[1]]++
+		if f, err := Builtin(m[1]); err != nil {
+			t.Error(err)
+		} else {
+			start(f, m[2])
+		}
+	}
+	for _, b := range Builtins() {
+		if listed[b.Name] != 1 {
+			t.Errorf("INCIDENTS.md has %d rows for %s, want 1", listed[b.Name], b.Name)
+		}
+	}
+	_, own, _ := strings.Cut(string(text), "```yaml\n")
+	own, _, _ = strings.Cut(own, "```")
+	f, err := Parse("INCIDENTS.md", []byte(own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(f, "nbg1")
 }
