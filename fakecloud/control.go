@@ -16,6 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
 // The methods of this file are also those of remote.Client, so that one interface covers a cloud in this process and
@@ -29,6 +30,9 @@ func (c *Cloud) Journal() journal.Journal { return c.journal }
 
 // Faults returns the rules by which the cloud misbehaves; at first there are none.
 func (c *Cloud) Faults() fault.Rules { return c.api.Faults() }
+
+// Scenarios returns the scenarios of the cloud, which rehearse what breaks clients of the real one; at first none runs.
+func (c *Cloud) Scenarios() scenario.Scenarios { return c.controller.Scenarios() }
 
 // AttachHypervisor attaches a hypervisor, which from now on decides how the actions of servers' guests end: see
 // package hypervisor. Errors: wrong options, hypervisor.ErrClosed.
@@ -94,11 +98,12 @@ const (
 	KeepRateLimit = "rate_limit"
 	KeepCatalogue = "catalogue"
 	KeepLimits    = "limits"
+	KeepScenarios = "scenarios"
 )
 
-// Reset removes all resources, actions and fault rules, empties the journal, fills the rate limits, and restores the catalogue and the
-// limits of projects that the cloud began with, except for the parts in keep. Projects, tokens, the clock and the duration of actions
-// stay. Ids are not used again. It returns an error if keep has a part that does not exist.
+// Reset ends all scenarios, removes all resources, actions and fault rules, empties the journal, fills the rate limits, and restores the
+// catalogue and the limits of projects that the cloud began with, except for the parts in keep. Projects, tokens, the clock and the
+// duration of actions stay. Ids are not used again. It returns an error if keep has a part that does not exist.
 func (c *Cloud) Reset(_ context.Context, keep ...string) error { return c.controller.Reset(keep...) }
 
 // Now returns the cloud's time, in UTC. The error is nil.
@@ -175,9 +180,9 @@ func (c *Cloud) SetLimits(_ context.Context, project int64, limits map[string]in
 // Due is something that the cloud does at a time.
 type Due struct {
 	Time    time.Time `json:"time"`
-	Project int64     `json:"project"` // 0 for a hypervisor's
+	Project int64     `json:"project"` // 0 for a hypervisor's and a scenario's
 	// What is action_ends, task_deadline, backup, guest_off, rescue_ends, server_health, load_balancer_health, renewal_scheduled,
-	// renewal, delegation_check or hypervisor_grace_ends.
+	// renewal, delegation_check, scenario_step or hypervisor_grace_ends.
 	What string `json:"what"`
 	// Action is the id of the action that ends, 0 for none, and Command its command, such as create_server.
 	Action  int64  `json:"action"`

@@ -35,11 +35,17 @@ func FailAction(code, message string) Effect {
 // itself how long its part takes.
 func SlowAction(d time.Duration) Effect { return Effect{Kind: KindSlowAction, Duration: Duration(d)} }
 
+// SlowActionTimes makes the actions that the request starts take n times as long as they would.
+func SlowActionTimes(n int) Effect { return Effect{Kind: KindSlowAction, Times: n} }
+
 // HangAction makes the actions that the request starts run until ResumeActions is called.
 func HangAction() Effect { return Effect{Kind: KindHangAction} }
 
 // Empty makes reads see a project that owns nothing: lists are empty, and no resource is found, although all are there.
 func Empty() Effect { return Effect{Kind: KindEmpty} }
+
+// Hide makes reads see a project without a server, by name or id, which is still there. Other resources show it as before.
+func Hide(server string) Effect { return Effect{Kind: KindHide, Server: server} }
 
 // ExhaustRateLimit uses up the project's rate limit and answers 429.
 func ExhaustRateLimit() Effect { return Effect{Kind: KindExhaustRateLimit} }

@@ -124,7 +124,7 @@ const (
 	KindCutBody Kind = "cut_body"
 	// KindFailAction makes the actions that the request starts fail with Code and Message.
 	KindFailAction Kind = "fail_action"
-	// KindSlowAction makes the actions that the request starts take Duration each, on the cloud's clock.
+	// KindSlowAction makes the actions that the request starts take Duration each, on the cloud's clock, or Times as long as they would.
 	KindSlowAction Kind = "slow_action"
 	// KindHangAction makes the actions that the request starts run, and hold their locks, until the cloud's hanging
 	// actions are resumed.
@@ -132,6 +132,8 @@ const (
 	// KindEmpty answers reads as if the project owned nothing, as in an incident of the API or with the token of another
 	// project: lists are empty, and no resource is found. The rule takes no writes.
 	KindEmpty Kind = "empty"
+	// KindHide answers reads as if Server did not exist. The rule takes no writes.
+	KindHide Kind = "hide"
 	// KindExhaustRateLimit uses up the project's rate limit and answers 429. If there is no limit, it refuses only
 	// this request.
 	KindExhaustRateLimit Kind = "exhaust_rate_limit"
@@ -158,6 +160,10 @@ type Effect struct {
 	ContentType string `json:"content_type,omitempty"`
 	// Duration is how long actions take with slow_action: more than 0, at most 24h.
 	Duration Duration `json:"duration,omitempty"`
+	// Times is how many times as long actions take with slow_action, instead of Duration: 2 to 1000.
+	Times int `json:"times,omitempty"`
+	// Server is the name or id of the server that hide hides. It need not exist.
+	Server string `json:"server,omitempty"`
 	// Bytes is the length of the part that cut_body sends.
 	Bytes int `json:"bytes,omitempty"`
 }

@@ -21,12 +21,14 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
 // controls are the methods that a cloud and a client of its control API have in common.
 type controls interface {
 	Journal() journal.Journal
 	Faults() fault.Rules
+	Scenarios() scenario.Scenarios
 	AttachHypervisor(context.Context, hypervisor.Options) (hypervisor.Session, error)
 	ReportServerUsage(context.Context, int64, hypervisor.Usage) error
 	Ready(context.Context) error

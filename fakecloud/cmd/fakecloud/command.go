@@ -50,6 +50,7 @@ type settings struct {
 	snapshot        string
 	state           string
 	stateSync       bool
+	scenarios       []string
 	speed           float64
 	logFormat       string
 	logLevel        slog.Level
@@ -125,6 +126,9 @@ what it can do. The control API has no authentication: keep it on a loopback add
 		"valid token, `[project=]token[:ro][:day]`; :ro makes it read-only, a day such as :2026-06-01 shows it the API\nas it was then; "+
 			"may be repeated (in the variable, separate them by commas)")
 	f.StringVar(&s.seed, "seed", "", "YAML `file` with the resources that exist at the start")
+	f.StringArrayVar(&s.scenarios, "scenario", nil,
+		"`scenario` to start with: the name of a built-in one or the path of a file, and the values of its parameters, such as\n"+
+			"sold-out=cx23@fsn1; may be repeated (GET /scenarios of the control API lists all)")
 	f.StringVar(&s.snapshot, "snapshot", "",
 		"`file` of fakecloud snapshot save: start with what that cloud had, at its time; its tokens are valid, too")
 	f.StringVar(&s.state, "state", "",

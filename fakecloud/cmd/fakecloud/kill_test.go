@@ -163,7 +163,9 @@ func (w *writer) create(t *testing.T, ctx context.Context, name, label string) e
 	return nil
 }
 
-func record(label string) []hcloud.ZoneRRSetRecord { return []hcloud.ZoneRRSetRecord{{Value: `"` + label + `"`}} }
+func record(label string) []hcloud.ZoneRRSetRecord {
+	return []hcloud.ZoneRRSetRecord{{Value: `"` + label + `"`}}
+}
 
 // update changes the label of a server, or the label and the record of a zone's record set.
 func (w *writer) update(ctx context.Context, name, label string) error {

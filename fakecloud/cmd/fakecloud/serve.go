@@ -48,6 +48,13 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 			return err
 		}
 	}
+	for _, scenario := range s.scenarios {
+		started, err := cloud.Scenarios().Start(ctx, scenario)
+		if err != nil {
+			return fmt.Errorf("--scenario %s: %w", scenario, err)
+		}
+		log.Info("started a scenario", "id", started.ID, "name", started.Name, "description", started.Description)
+	}
 	if err := cloud.SetSpeed(ctx, s.speed); err != nil {
 		return fmt.Errorf("--speed: %w", err)
 	}
@@ -222,8 +229,8 @@ func (s *settings) plant(ctx context.Context, cloud *fakecloud.Cloud, log *slog.
 		return fmt.Errorf("--seed: %w", err)
 	}
 	log.Info("seeded", "file", s.seed, "resources", n)
-	// A snapshot may have had faults, limits and changes of the catalogue.
-	keep := []string{fakecloud.KeepResources, fakecloud.KeepFaults, fakecloud.KeepCatalogue, fakecloud.KeepLimits}
+	// A snapshot may have had faults, limits, scenarios and changes of the catalogue.
+	keep := []string{fakecloud.KeepResources, fakecloud.KeepFaults, fakecloud.KeepCatalogue, fakecloud.KeepLimits, fakecloud.KeepScenarios}
 	return errors.Join(cloud.Reset(ctx, keep...), cloud.SetProfile(ctx, s.actions), cloud.SetRateLimit(ctx, s.rateLimit))
 }
 

@@ -94,6 +94,7 @@ func newAPI(o Options, limits *rateLimits, rules *faults.Set) *API {
 		limits: limits, table: table, endpoints: make(map[endpointKey]endpoint, len(routes)),
 		faults: rules, shown: map[store.Kind]Shown{},
 	}
+	a.cloud.SetFaults(rules, func() cloud.FaultRules { return rules.Fork() })
 	a.cloud.OnDrop(func(project int64) {
 		limits.forget(project)
 		rules.Forget(project)
@@ -119,9 +120,9 @@ func newAPI(o Options, limits *rateLimits, rules *faults.Set) *API {
 	return a
 }
 
-// Fork returns the API of a fork of the cloud, with its own copies of the fault rules and of the rate limits.
+// Fork returns the API of a fork of the cloud, with the fork's fault rules, and a copy of the rate limits.
 func (a *API) Fork(c *cloud.Cloud, j *requestlog.Log) *API {
-	return newAPI(Options{Cloud: c, Journal: j, Date: a.date, AllowedHosts: a.allowedHosts}, a.limits.fork(), a.faults.Fork())
+	return newAPI(Options{Cloud: c, Journal: j, Date: a.date, AllowedHosts: a.allowedHosts}, a.limits.fork(), c.Faults().(*faults.Set))
 }
 
 // endpointKey has the pattern with Prefix.

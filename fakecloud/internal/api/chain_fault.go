@@ -56,11 +56,13 @@ func (a *API) misbehave(w http.ResponseWriter, r *Request, d faults.Decision, ne
 	case fault.KindFailAction:
 		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Fail: true, FailCode: cloud.Code(e.Code), FailMessage: e.Message})
 	case fault.KindSlowAction:
-		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Duration: time.Duration(e.Duration)})
+		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Duration: time.Duration(e.Duration), Times: e.Times})
 	case fault.KindHangAction:
-		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Hang: true})
+		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Hang: true, Rule: d.Taker})
 	case fault.KindEmpty:
 		r.Project = r.Project.Empty()
+	case fault.KindHide:
+		r.Project = r.Project.WithoutServer(e.Server)
 	case fault.KindCutBody:
 	case "":
 	default:
@@ -102,13 +104,19 @@ func (a *API) answer(w http.ResponseWriter, r *Request, e *fault.Effect) {
 		if err.Message == "" {
 			err.Message = "fault injected by rule " + r.Fault
 		}
+		if e.Code == "rate_limit_exceeded" {
+			r.writeRate(w.Header(), a.limits.usedUp(a.cloud.Now()))
+		}
 		writeError(w, r, err)
 	case fault.KindHTTPStatus:
 		r.ErrorCode = ""
+		for _, name := range rateHeaders { // those of the API behind it
+			w.Header().Del(name)
+		}
 		writeRaw(w, e)
 	case fault.KindExhaustRateLimit:
 		s := a.limits.exhaust(r.rateKey(), a.cloud.Now())
-		r.writeRate(w.Header(), &s)
+		r.writeRate(w.Header(), s)
 		writeError(w, r, cloud.ErrRateLimit(s.limit))
 	case fault.KindReset:
 		resetConnection(w)

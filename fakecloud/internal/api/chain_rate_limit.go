@@ -177,19 +177,28 @@ func (l *rateLimits) bucket(key rateKey) *bucket {
 
 // exhaust empties a bucket, for the fault exhaust_rate_limit, and returns its state. If there is no limit, the state is
 // that of a used-up limit of the real API.
-func (l *rateLimits) exhaust(key rateKey, now time.Time) rateState {
+func (l *rateLimits) exhaust(key rateKey, now time.Time) *rateState {
+	s := l.usedUp(now)
 	l.mu.RLock()
-	s := rateState{limit: l.perHour, limitText: l.text, reset: strconv.FormatInt(now.Add(time.Hour).Unix(), 10)}
 	b := l.buckets[key]
 	l.mu.RUnlock()
-	if s.limit <= 0 {
-		s.limit, s.limitText = RealRateLimit, strconv.Itoa(RealRateLimit)
-	} else if b != nil {
+	if b != nil {
 		b.mu.Lock()
 		// It takes whole requests only.
 		b.empty = b.empty.Add(time.Duration(b.level(now, s.limit)) * interval(s.limit))
 		s.reset = b.reset(s.limit)
 		b.mu.Unlock()
+	}
+	return s
+}
+
+// usedUp returns the state of a limit that is used up, and full in an hour. If there is no limit, it is that of the real API.
+func (l *rateLimits) usedUp(now time.Time) *rateState {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	s := &rateState{limit: l.perHour, limitText: l.text, reset: strconv.FormatInt(now.Add(time.Hour).Unix(), 10)}
+	if s.limit <= 0 {
+		s.limit, s.limitText = RealRateLimit, strconv.Itoa(RealRateLimit)
 	}
 	return s
 }
@@ -218,10 +227,13 @@ func (a *API) limitRate(next Handler) Handler {
 	}
 }
 
+// rateHeaders are the headers of the API document's chapter Rate Limiting.
+var rateHeaders = [3]string{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"}
+
 func (r *Request) writeRate(h http.Header, s *rateState) {
-	r.setHeader(h, "Ratelimit-Limit", s.limitText)
-	r.setHeader(h, "Ratelimit-Remaining", strconv.Itoa(s.remaining))
-	r.setHeader(h, "Ratelimit-Reset", s.reset)
+	r.setHeader(h, rateHeaders[0], s.limitText)
+	r.setHeader(h, rateHeaders[1], strconv.Itoa(s.remaining))
+	r.setHeader(h, rateHeaders[2], s.reset)
 }
 
 func (r *Request) rateKey() rateKey {

@@ -343,8 +343,12 @@ type ActionOutcome struct {
 	FailMessage string `json:"fail_message,omitzero"`
 	// Hang keeps the action running, and its locks held, until [Cloud.ResumeActions].
 	Hang bool `json:"hang,omitzero"`
+	// Rule is the name of the fault rule.
+	Rule string `json:"rule,omitzero"`
 	// Duration overrides the profile when it is positive.
 	Duration time.Duration `json:"duration,omitzero"`
+	// Times makes the action take that many times as long when it is positive.
+	Times int `json:"times,omitzero"`
 }
 
 // ActionFailedCode is the error code of a failed action that has no more specific one.
@@ -396,25 +400,48 @@ const hanging = 0
 // ResumeActions ends the hanging actions in the order of their start and returns their number. They
 // end as they would have ended without the fault rule. If a hypervisor has the guest of an action,
 // the action becomes its task.
-func (c *Cloud) ResumeActions() int {
-	n := 0
+func (c *Cloud) ResumeActions() (n int) {
 	for d := range c.projects.Load().Scan {
-		_, _ = Project{cloud: c, data: d}.update(func(tx *Tx) error { // the function returns no error
-			// The end of one begins those that wait for it, and these may hang, too.
-			for ids := tx.Actions.takeFollowers(hanging); len(ids) > 0; ids = tx.Actions.takeFollowers(hanging) {
-				for _, id := range ids {
-					a, _ := tx.Actions.Update(id, func(a *Action) {
-						p := *a.plan
-						p.Outcome, a.plan = nil, &p
-					})
-					if !tx.handOver(a) {
-						tx.endAction(id, nil)
-					}
-				}
-				n += len(ids)
-			}
+		_, _ = Project{cloud: c, data: d}.update(func(tx *Tx) error {
+			n += tx.resume(func(*Action) bool { return true })
 			return nil
 		})
+	}
+	return n
+}
+
+// resumeOf is ResumeActions for the actions that a fault rule keeps running. The caller holds Cloud.mu.
+func (c *Cloud) resumeOf(rule string) {
+	for d := range c.projects.Load().Scan {
+		_ = c.write(d, c.writeTime(c.Now()), nil, func(tx *Tx) error { // a project that was dropped has none
+			tx.resume(func(a *Action) bool { return a.plan.Outcome != nil && a.plan.Outcome.Rule == rule })
+			return nil
+		})
+	}
+}
+
+// resume ends the hanging actions that are selected and returns their number.
+func (tx *Tx) resume(selected func(*Action) bool) (n int) {
+	var stay []int64
+	// The end of one begins those that wait for it, and these may hang, too.
+	for ids := tx.Actions.takeFollowers(hanging); len(ids) > 0; ids = tx.Actions.takeFollowers(hanging) {
+		for _, id := range ids {
+			if a, _ := tx.Actions.Get(id); !selected(a) {
+				stay = append(stay, id)
+				continue
+			}
+			a, _ := tx.Actions.Update(id, func(a *Action) {
+				p := *a.plan
+				p.Outcome, a.plan = nil, &p
+			})
+			if !tx.handOver(a) {
+				tx.endAction(id, nil)
+			}
+			n++
+		}
+	}
+	for _, id := range stay {
+		tx.Actions.waiting.Set(follower{hanging, id})
 	}
 	return n
 }
@@ -435,6 +462,9 @@ func (tx *Tx) beginAction(a *Action) {
 		}
 		if o.Duration > 0 {
 			d = o.Duration
+		}
+		if o.Times > 0 {
+			d *= time.Duration(min(o.Times, 1000)) // a snapshot may have any number
 		}
 	}
 	tx.Actions.Update(a.ID, func(a *Action) { a.waited, a.takes = tx.now.Sub(a.Created), d })

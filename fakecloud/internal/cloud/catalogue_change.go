@@ -45,14 +45,19 @@ func (c *Cloud) changeCatalogue(change func(*Catalogue) error) error {
 		if err := change(&next); err != nil {
 			return err
 		}
-		c.catalogue = &next
-		for d := range c.projects.Load().Scan {
-			d.set(func(st *State) { st.Catalogue = &next })
-		}
-		c.saver.saveTypes()
-		c.broadcast()
+		c.setCatalogue(&next)
 		return nil
 	})
+}
+
+// setCatalogue gives all projects a catalogue. The caller holds Cloud.mu.
+func (c *Cloud) setCatalogue(next *Catalogue) {
+	c.catalogue = next
+	for d := range c.projects.Load().Scan {
+		d.set(func(st *State) { st.Catalogue = next })
+	}
+	c.saver.saveTypes()
+	c.broadcast()
 }
 
 // betweenWrites runs fn, which may change what the fields under Cloud.mu say, after the work that is due.

@@ -107,6 +107,12 @@ type Cloud struct {
 	saver       *diskSaver  // nil without a disk
 	revoked     []string    // the latest revoked tokens, oldest first: see maxRevoked
 
+	scenarios    []*Scenario // that run
+	lastScenario int64       // the id of the latest one
+	takenSeq     uint64      // of the latest change of a scenario
+	faults       FaultRules  // nil if there is no API
+	forkFaults   func() FaultRules
+
 	healthRule HealthRule
 
 	dedicated []netip.Prefix

@@ -268,6 +268,7 @@ var timers = map[string]timer{
 	"renewal":               renewalDue{},
 	"renewal_scheduled":     renewalScheduled{},
 	"rescue_ends":           rescueEnds{},
+	"scenario_step":         scenarioStep{},
 	"server_health":         serverHealth{},
 	"task_deadline":         taskDeadline{},
 }

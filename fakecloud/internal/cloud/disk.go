@@ -34,7 +34,8 @@ type savedMachine struct {
 
 // sections are the kinds of entries in the order in which they are read. Resources are in one of them, and the kinds that are not here
 // are in the last one.
-var sections = [...]string{lineCloud, lineMachine, lineType, lineProject, lineToken, sectionResources, lineRRSet, lineTimer, sectionOthers}
+var sections = [...]string{lineCloud, lineMachine, lineType, lineProject, lineToken, sectionResources, lineRRSet, lineScenario, lineTimer,
+	sectionOthers}
 
 const (
 	sectionResources = "resources"

@@ -182,7 +182,9 @@ func (s *diskSaver) saveEmptied(d *projectData) {
 func (s *diskSaver) saveQueue(queue jobQueue) {
 	s.removeAll(prefix(lineTimer))
 	for _, j := range queue {
-		s.put(j.entry())
+		if j.project != nil {
+			s.put(j.entry())
+		}
 	}
 }
 
@@ -197,6 +199,28 @@ func (s *diskSaver) saveTypes() {
 	}
 }
 
+// saveExtra replaces the parts of SaveAlso of some kinds.
+func (s *diskSaver) saveExtra(all []entry, kinds ...string) {
+	for _, k := range kinds {
+		s.removeAll(append(prefix(k, 0), k+"\x00"...))
+	}
+	for _, e := range all {
+		s.put(e)
+	}
+}
+
+// saveScenarios replaces the scenarios on the disk, and the fault rules, which they change.
+func (c *Cloud) saveScenarios() {
+	if c.saver == nil {
+		return
+	}
+	c.saver.removeAll(prefix(lineScenario))
+	for _, s := range c.scenarios {
+		c.saver.put(s.entry())
+	}
+	c.saver.saveExtra(c.extraEntries(LineFault), LineFault)
+}
+
 // Sync returns when all changes so far are saved, with the parts of SaveAlso of these kinds, or all parts if there are none. It does
 // nothing for a cloud without a disk. Its error says that they could not be saved.
 func (c *Cloud) Sync(kinds ...string) error {
@@ -208,9 +232,6 @@ func (c *Cloud) Sync(kinds ...string) error {
 	}
 	others := c.extraEntries(kinds...)
 	c.mu.Lock()
-	for _, k := range kinds {
-		s.removeAll(append(prefix(k, 0), k+"\x00"...))
-	}
 	if len(kinds) == 0 {
 		s.removeAll(prefix(sectionOthers))
 		for _, stats := range []func(func(entry)){
@@ -221,9 +242,7 @@ func (c *Cloud) Sync(kinds ...string) error {
 			stats(s.put)
 		}
 	}
-	for _, e := range others {
-		s.put(e)
-	}
+	s.saveExtra(others, kinds...)
 	round := s.next()
 	c.mu.Unlock()
 	return round.wait()

@@ -15,6 +15,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 )
@@ -142,6 +143,20 @@ func (m *model) cloudOperations() []func() {
 			}
 		},
 		func() { c.ResumeActions() },
+		func() {
+			_, _ = c.StartScenario(Scenario{Name: m.name(), Changes: []Change{
+				{Until: fault.Duration(time.Second), Limit: &LimitChange{Project: 1, Kind: KindServer, Most: 90 + m.rnd.IntN(3)}},
+				{At: fault.Duration(time.Second), Tokens: &TokenChange{Project: 1, ReadOnly: m.coin(), AnotherProject: true}},
+				{Offer: &OfferChange{ServerType: "big", Available: new(m.coin())}},
+			}})
+		},
+		func() {
+			for _, s := range c.Scenarios() {
+				if m.coin() {
+					c.EndScenario(s.ID)
+				}
+			}
+		},
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Fork returns a copy of the cloud with a clock of its own, which should show the same time: all projects with what they own,
-// their tokens and limits, the catalogue, the actions that run, all other work that is due later, and the reports about traffic
+// their tokens and limits, the catalogue, scenarios, the actions that run, all other work that is due later, and the reports about traffic
 // and usage. What happens to one of the two does not change the other. The cost depends on the number of projects and on what is
 // due, not on the number of resources.
 //
@@ -41,11 +41,13 @@ func (c *Cloud) copyLocked(clk clock.WithTicker) *Cloud {
 	projects := c.forkProjects(f)
 	c.sweep()
 	for _, j := range c.queue {
-		if j.project != nil { // else it is about a hypervisor
+		if j.project != nil { // else it is about a hypervisor or a scenario
 			j.project = projects[j.project.id]
 			f.push(j)
 		}
 	}
+	c.copyScenarios(f)
+	f.rescheduleScenarios()
 	f.finished = slices.Clip(c.finished) // each appends to an array of its own
 	lost := &attachment{tasks: map[int64]*task{}}
 	wait := func(t *task) {

@@ -188,7 +188,7 @@ func TestASnapshotDoesTheSame(t *testing.T) {
 	var mu sync.Mutex
 	t.Cleanup(func() {
 		for name := range workTypes() {
-			if !kinds[name] && name != "hypervisor_grace_ends" && name != "task_deadline" {
+			if !kinds[name] && name != "hypervisor_grace_ends" && name != "scenario_step" && name != "task_deadline" {
 				t.Errorf("no history had %s to do", name)
 			}
 		}

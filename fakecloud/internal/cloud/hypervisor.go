@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
@@ -346,7 +347,7 @@ type graceEnds struct{ Suspension int }
 func (graceEnds) due(*Tx)    {}
 func (graceEnds) about() Ref { return Ref{} }
 
-func (g graceEnds) run(c *Cloud) {
+func (g graceEnds) run(c *Cloud, _ time.Time) {
 	for _, h := range c.hypervisors {
 		if h.session == nil && h.suspension == g.Suspension {
 			c.detach(h, true)

@@ -34,12 +34,17 @@ func (p Project) SetLimits(l Limits) error {
 		return err
 	}
 	return p.cloud.betweenWrites(func() error {
-		p.data.set(func(st *State) { st.Limits = maps.Clone(l) })
-		if p.cloud.saver != nil {
-			p.cloud.saver.put(p.cloud.projectEntry(p.data))
-		}
+		p.setLimits(maps.Clone(l))
 		return nil
 	})
+}
+
+// setLimits is SetLimits for a caller that holds Cloud.mu.
+func (p Project) setLimits(l Limits) {
+	p.data.set(func(st *State) { st.Limits = l })
+	if p.cloud.saver != nil {
+		p.cloud.saver.put(p.cloud.projectEntry(p.data))
+	}
 }
 
 // ResetLimits gives the project the limits of [Options].

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"maps"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -106,6 +107,7 @@ func (c *Cloud) Reset() {
 	}
 	c.voidJobs = 0
 	c.rescheduleDetaches()
+	c.rescheduleScenarios()
 	c.ips.reset()
 	c.lbIPs.reset()
 	c.loadBalancerStats.reset()
@@ -138,6 +140,12 @@ func (c *Cloud) drop(d *projectData, condemn func() bool) bool {
 	if !condemn() {
 		return false
 	}
+	c.remove(d, now)
+	return true
+}
+
+// remove removes a project that counts as dropped already. The caller holds Cloud.mu.
+func (c *Cloud) remove(d *projectData, now time.Time) {
 	if d.auto {
 		c.auto.count--
 	}
@@ -151,7 +159,6 @@ func (c *Cloud) drop(d *projectData, condemn func() bool) bool {
 	if c.onDrop != nil {
 		c.onDrop(d.id)
 	}
-	return true
 }
 
 // OnDrop sets a function that is called for each project that is dropped. It must not call the cloud.
@@ -235,6 +242,26 @@ func (p Project) Empty() Project {
 	now := p.View()
 	p.data = &projectData{id: p.data.id, name: p.data.name, auto: p.data.auto}
 	p.data.state.Store(newState(now.Catalogue, now.Limits))
+	p.data.lastUse.Store(dropped)
+	return p
+}
+
+// WithoutServer returns a handle, for reading only, on a project that lacks a server, by name or id. Other resources show it. Fault
+// rules use it.
+func (p Project) WithoutServer(idOrName string) Project {
+	st := *p.View()
+	s, ok := st.Servers.ByName(idOrName)
+	if id, err := strconv.ParseInt(idOrName, 10, 64); !ok && err == nil {
+		s, ok = st.Servers.Get(id)
+	}
+	if !ok {
+		return p
+	}
+	st.Servers.Begin(&store.ChangeLog{})
+	st.Servers.Delete(s.ID)
+	st.Servers.Publish()
+	p.data = &projectData{id: p.data.id, name: p.data.name, auto: p.data.auto}
+	p.data.state.Store(&st)
 	p.data.lastUse.Store(dropped)
 	return p
 }

@@ -12,7 +12,7 @@ type job struct {
 	own     bool         // a write has made it due at once, and does not end before it
 	epoch   uint32       // of the project when the job was scheduled: see void
 	seq     uint64       // orders jobs that are due at the same time
-	project *projectData // nil for a graceEnds
+	project *projectData // nil for a cloudTimer
 	timer   timer
 }
 
@@ -20,6 +20,12 @@ type job struct {
 type timer interface {
 	due(*Tx)
 	about() Ref // the resource that it is about
+}
+
+// A cloudTimer is work of no project, or of several. Its due does nothing.
+type cloudTimer interface {
+	timer
+	run(c *Cloud, due time.Time)
 }
 
 func (j *job) before(k *job) bool {
@@ -198,8 +204,8 @@ func (c *Cloud) settleBatch(now time.Time) (done int) {
 		return 0
 	}
 	first := c.pop()
-	if grace, ok := first.timer.(graceEnds); ok {
-		grace.run(c)
+	if work, ok := first.timer.(cloudTimer); ok {
+		work.run(c, first.due.UTC())
 		return 1
 	}
 	tx := c.begin(first.project, first.project.state.Load(), first.due.UTC(), nil)

@@ -38,6 +38,7 @@ const (
 	lineToken    = "token"
 	lineRRSet    = "zone_rrset"
 	lineTimer    = "timer"
+	lineScenario = "scenario"
 	lineBalancer = "load_balancer_usage"
 	lineUsage    = "server_usage"
 	lineTraffic  = "server_traffic"
@@ -273,8 +274,13 @@ func (c *Cloud) entries(yield func(entry)) {
 	for _, p := range c.Projects() {
 		p.data.state.Load().entries(p.ID(), yield)
 	}
+	for _, s := range c.scenarios {
+		yield(s.entry())
+	}
 	for _, j := range c.queue.sorted() {
-		yield(j.entry())
+		if j.project != nil { // else it is the next step of a scenario, which has it
+			yield(j.entry())
+		}
 	}
 	statsEntries(lineBalancer, &c.loadBalancerStats, yield)
 	statsEntries(lineUsage, &c.serverUsage, yield)
@@ -362,6 +368,9 @@ func statsEntries[S any](kind string, h *statsHistory[S], yield func(entry)) {
 		yield(entry{entryKey{kind: kind, id: id}, saved})
 	}
 }
+
+// LineFault is the kind of the parts of SaveAlso that are fault rules: scenarios change them.
+const LineFault = "fault"
 
 // Extra is a part of a snapshot that other packages add: its values, each of which is a line.
 type Extra struct {

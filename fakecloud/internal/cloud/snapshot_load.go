@@ -139,6 +139,8 @@ func (l *loader) entry(line SnapshotLine) error {
 		return l.inProject(decoder(l.rrset), line)
 	case lineTimer:
 		return l.inProject(decoder(l.timer), line)
+	case lineScenario:
+		return decodeTo(line.Data, l.scenario)
 	case lineBalancer:
 		return decodeTo(line.Data, func(s *savedStats[LoadBalancerStats]) error { return loadStats(&l.cloud.loadBalancerStats, s) })
 	case lineUsage:
@@ -291,7 +293,7 @@ func (l *loader) meta(m *store.Meta) error {
 // load is the opposite of saveWork.
 func (s *savedWork) load() (any, error) {
 	t, ok := workTypes()[s.Type]
-	if !ok || s.Type == timerNames()[reflect.TypeFor[graceEnds]()] {
+	if !ok || t.Implements(reflect.TypeFor[cloudTimer]()) {
 		return nil, fmt.Errorf("type %.64q: must be one of %v", s.Type, slices.Sorted(maps.Keys(workTypes())))
 	}
 	v := reflect.New(t)
@@ -317,9 +319,9 @@ func (l *loader) timer(saved *savedTimer) error {
 	return nil
 }
 
-// resume finds what the running actions of a project wait for: the end of another one, or ResumeActions. Those that have begun have a
+// findFollowers finds what the running actions of a project wait for: the end of another one, or ResumeActions. Those that have begun have a
 // timer.
-func (tx *Tx) resume() {
+func (tx *Tx) findFollowers() {
 	for a := range tx.Actions.All() {
 		if a.plan == nil {
 			continue
@@ -405,7 +407,7 @@ func (l *loader) resolve() error {
 		if err := tx.checkReferences(); err != nil {
 			return err
 		}
-		tx.resume()
+		tx.findFollowers()
 		for _, t := range tx.tables() {
 			t.Publish()
 		}

@@ -12,8 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
@@ -54,6 +56,15 @@ func busyCloud(t testing.TB) *Cloud {
 	run(m, 1, 25, nil)
 	_, _, _, _ = p.CreateManagedCertificate(CreateManagedCertificate{Name: "cert", DomainNames: []string{"example.com"}})
 	p.cloud.Settle()
+	_, err := p.cloud.StartScenario(Scenario{Name: "all", Repeat: fault.Duration(time.Hour), Changes: []Change{
+		{Offer: &OfferChange{ServerType: "small", Available: new(false), PriceMonthly: new(7.0), Retires: "24h"}},
+		{Limit: &LimitChange{Project: 1, Kind: KindVolume, Most: 1}},
+		{Tokens: &TokenChange{Project: 1, AnotherProject: true, APIDate: "2026-01-01"}, Until: fault.Duration(time.Minute)},
+		{Fault: &fault.Rule{Effect: fault.Latency(1)}, At: fault.Duration(time.Second)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return p.cloud
 }
 
@@ -78,6 +89,7 @@ func TestASnapshotHasEveryField(t *testing.T) {
 		"RRSet":              {"created", "age"},
 		"Action":             {"waited", "takes", "plan"},
 		"actionPlan":         {},
+		"taken":              {"setting"}, // its fields
 		"recordSets":         {"indexes", "owned", "records", "protected", "lastAge"},
 	}
 	byName := []any{Location{}, LoadBalancerType{}, ISO{}} // parts of the catalogue
@@ -119,7 +131,7 @@ func TestASnapshotHasEveryField(t *testing.T) {
 	for _, v := range []any{
 		Server{}, Network{}, LoadBalancer{}, Certificate{}, PrimaryIP{}, FloatingIP{}, Volume{}, Firewall{}, FirewallTarget{}, Zone{},
 		RRSet{}, PlacementGroup{}, SSHKey{}, Image{}, Action{}, actionPlan{}, recordSets{},
-		ServerType{},
+		ServerType{}, Scenario{},
 	} {
 		walk(reflect.TypeOf(v))
 	}
@@ -129,7 +141,7 @@ func TestASnapshotHasEveryField(t *testing.T) {
 func TestASnapshotHasEveryKind(t *testing.T) {
 	text := saveText(t, busyCloud(t))
 	others := []store.Kind{
-		lineCloud, lineType, lineProject, lineToken, lineRRSet, lineTimer, lineBalancer, lineUsage, lineEnd,
+		lineCloud, lineType, lineProject, lineToken, lineRRSet, lineTimer, lineScenario, lineBalancer, lineUsage, lineEnd,
 	}
 	for _, kind := range append(Kinds(), others...) {
 		if !strings.Contains(text, fmt.Sprintf("\n{%q:%q", "kind", kind)) && !strings.HasPrefix(text, fmt.Sprintf("{%q:%q", "kind", kind)) {
@@ -176,6 +188,8 @@ func TestAWrongSnapshotIsRefused(t *testing.T) {
 		"a limit of nothing":    {edit(lineProject, `"id":1,`, `"limits":{"moon":1},"id":1,`), `limit of "moon"`},
 		"a project name twice":  {edit(lineProject, "default", "empty"), "must have a name and an id of its own"},
 		"a token twice":         {twice(lineToken), "token: must be that of one line only"},
+		"a scenario twice":      {twice(lineScenario), "larger than those before"},
+		"a wrong scenario":      {edit(lineScenario, `"kind":"volume"`, `"kind":"moon"`), `changes[1]: limit of "moon"`},
 		"an address twice":      {twice("primary_ip"), "must be that of one line only"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,10 +8,10 @@ import (
 
 // Token is an API token. A token belongs to one project.
 type Token struct {
-	Project  int64
-	ReadOnly bool
+	Project  int64 `json:"project"`
+	ReadOnly bool  `json:"read_only,omitzero"`
 	// APIDate, if not zero, is the day whose API the token sees. Otherwise it sees the cloud's.
-	APIDate time.Time
+	APIDate time.Time `json:"api_date,omitzero"`
 }
 
 // validToken is a token with its project, or a revoked one without.
@@ -65,6 +65,10 @@ func (c *Cloud) addToken(text string, t Token, d *projectData) *validToken {
 func (c *Cloud) RevokeToken(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.revokeToken(text)
+}
+
+func (c *Cloud) revokeToken(text string) {
 	t := c.token(text)
 	if t == nil || t.project == nil {
 		return

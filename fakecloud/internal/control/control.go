@@ -69,16 +69,22 @@ const (
 	ResetRateLimit = "rate_limit"
 	ResetCatalogue = "catalogue"
 	ResetLimits    = "limits"
+	ResetScenarios = "scenarios"
 )
 
-var resetParts = []string{ResetResources, ResetJournal, ResetFaults, ResetRateLimit, ResetCatalogue, ResetLimits}
+var resetParts = []string{
+	ResetResources, ResetJournal, ResetFaults, ResetRateLimit, ResetCatalogue, ResetLimits, ResetScenarios,
+}
 
-// Reset removes all resources, actions and fault rules, empties the journal, fills the rate limits, and restores the catalogue and the
-// limits of projects that the cloud began with, except for the parts in keep. Projects, tokens, the clock and the duration of actions
-// stay.
+// Reset ends all scenarios, removes all resources, actions and fault rules, empties the journal, fills the rate limits, and restores the
+// catalogue and the limits of projects that the cloud began with, except for the parts in keep. Projects, tokens, the clock and the
+// duration of actions stay.
 func (c *Controller) Reset(keep ...string) error {
 	if err := checkParts(keep); err != nil {
 		return err
+	}
+	if !slices.Contains(keep, ResetScenarios) {
+		c.Cloud.EndScenarios()
 	}
 	// Faults first, so that no rule takes a client's next request.
 	if !slices.Contains(keep, ResetFaults) {

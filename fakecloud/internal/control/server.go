@@ -18,6 +18,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
 // Endpoint is one operation of the control API.
@@ -37,7 +38,7 @@ func Endpoints() []Endpoint {
 		{Method: "GET", Path: "/health", Summary: "200 while the process answers", handle: health},
 		{Method: "GET", Path: "/ready", Summary: "200 when the API can be used, 503 before", handle: ready},
 		{Method: "POST", Path: "/reset",
-			Summary: `reset resources, journal, faults, rate limits, catalogue and limits; {"keep": ["journal"]} keeps some of them`,
+			Summary: `reset resources, journal, faults, rate limits, catalogue, limits and scenarios; {"keep": ["journal"]} keeps some of them`,
 			handle:  reset},
 		{Method: "GET", Path: "/state", Summary: "all resources of all projects, in the API's JSON; ?project=1&kind=server selects",
 			handle: state},
@@ -110,6 +111,13 @@ func Endpoints() []Endpoint {
 		{Method: "PUT", Path: "/catalogue/server_types/{type}/locations/{location}",
 			Summary: `change how a server type is offered in one location: {"available": false}; recommended, deprecation, price_monthly and offered can be given, too`, handle: offerServerType},
 		{Method: "DELETE", Path: "/catalogue", Summary: "restore the catalogue that the cloud began with", handle: resetCatalogue},
+		{Method: "GET", Path: "/scenarios", Summary: "the scenarios that run, and the built-in ones that can be started (INCIDENTS.md)",
+			handle: listScenarios},
+		{Method: "POST", Path: "/scenarios",
+			Summary: `start a scenario: {"scenario": "sold-out=cx23@fsn1"}, or the text of a file: {"scenario": "mine", "file": "name: …"}`, handle: startScenario},
+		{Method: "DELETE", Path: "/scenarios/{scenario}",
+			Summary: "end a scenario, by its id: what it has changed is as before; what somebody else has changed meanwhile stays",
+			handle:  endScenario},
 		{Method: "GET", Path: "/projects", Summary: "all projects, and which were made for unknown tokens", handle: listProjects},
 		{Method: "POST", Path: "/projects", Summary: `create a project and a token for it: {"name": "staging"}; "token" sets the token`,
 			handle: addProject},
@@ -210,7 +218,7 @@ func (c *Controller) serve(handle func(*Controller, *http.Request) (any, error))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out, err := handle(c, r)
 		if err == nil && r.Method != http.MethodGet {
-			err = c.Cloud.Sync(lineFault)
+			err = c.Cloud.Sync(cloud.LineFault)
 		}
 		if err != nil {
 			writeJSON(w, statusOf(err), errorBody{err.Error()})
@@ -234,7 +242,7 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &s):
 		return s.status
-	case errors.Is(err, ErrNotFound), errors.Is(err, hypervisor.ErrNoGuest), errors.Is(err, catalogue.ErrNotFound):
+	case errors.Is(err, ErrNotFound), errors.Is(err, hypervisor.ErrNoGuest), errors.Is(err, catalogue.ErrNotFound), errors.Is(err, scenario.ErrNotFound):
 		return http.StatusNotFound
 	case errors.Is(err, hypervisor.ErrNoTask):
 		return http.StatusGone

@@ -10,16 +10,13 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/faults"
 )
 
-// The lines that the API adds to the snapshot of a cloud.
-const (
-	lineFault = "fault"
-	lineRate  = "rate_limit"
-)
+// lineRate is the kind of the lines of a snapshot about rate limits.
+const lineRate = "rate_limit"
 
 // saveAlso adds the fault rules and what is left of the rate limits to the cloud's snapshots.
 func (c *Controller) saveAlso() {
 	c.Cloud.SaveAlso(
-		cloud.Extra{Kind: lineFault, Values: func() []any { return values(c.API.Faults().Save()) }},
+		cloud.Extra{Kind: cloud.LineFault, Values: func() []any { return values(c.API.Faults().Save()) }},
 		cloud.Extra{Kind: lineRate, Values: func() []any { return values(c.API.SaveRates()) }},
 	)
 }
@@ -55,7 +52,7 @@ func (c *Controller) restore(snapshot *cloud.Snapshot) (err error) {
 	var rates []api.SavedRate
 	for _, line := range snapshot.Extra {
 		switch line.Kind {
-		case lineFault:
+		case cloud.LineFault:
 			rules, err = appendLine(rules, line.Data)
 		case lineRate:
 			rates, err = appendLine(rates, line.Data)

@@ -21,10 +21,15 @@ func matches(r *fault.Rule, c *Call) bool {
 		(r.Operation == "" || r.Operation == c.Operation) &&
 		(r.Resource == "" || r.Resource == c.Resource) &&
 		(!r.Writes || isWrite(c.Method)) &&
-		(r.Effect.Kind != fault.KindEmpty || !isWrite(c.Method)) &&
+		(!readsOnly(r) || !isWrite(c.Method)) &&
 		(r.Client == "" || strings.Contains(c.Client, r.Client)) &&
 		(r.Token == "" || r.Token == c.Token) &&
 		(r.Project == 0 || r.Project == c.Project)
+}
+
+// readsOnly reports whether the rule takes no writes because of its effect.
+func readsOnly(r *fault.Rule) bool {
+	return r.Effect.Kind == fault.KindEmpty || r.Effect.Kind == fault.KindHide
 }
 
 func isWrite(method string) bool { return method != "GET" && method != "HEAD" }

@@ -111,6 +111,9 @@ func NewSet(operations []Operation) *Set {
 
 var _ fault.Rules = (*Set)(nil)
 
+// Check returns an error if Add would refuse the rule for another reason than its name.
+func (s *Set) Check(r fault.Rule) error { return check(&r, s.operations) }
+
 // Add implements fault.Rules.
 func (s *Set) Add(_ context.Context, r fault.Rule) (fault.Rule, error) {
 	if err := check(&r, s.operations); err != nil {
@@ -244,6 +247,8 @@ func (a *active) take() bool {
 type Decision struct {
 	// Names are the names of the rules that took the request, separated by commas.
 	Names string
+	// Taker is the name of the rule that has the Effect.
+	Taker string
 	// Before and After are how long to wait before and after the request is carried out.
 	Before, After time.Duration
 	// Effect is the effect other than delays. Its Kind is "" if there is none.
@@ -268,7 +273,7 @@ func (s *Set) Decide(c *Call) (d Decision, ok bool) {
 			d.Before += time.Duration(e.Latency)
 		}
 		if e.Kind != fault.KindLatency {
-			d.Effect = e
+			d.Effect, d.Taker = e, a.rule.Name
 			break
 		}
 	}

@@ -96,8 +96,8 @@ func checkSelection(r *fault.Rule, all []Operation) error {
 	if r.Writes && !slices.ContainsFunc(left, func(o Operation) bool { return isWrite(o.Method) }) {
 		return errors.New("writes: the other fields select only operations that read; remove writes or change them")
 	}
-	if r.Effect.Kind == fault.KindEmpty && (r.Writes || !slices.ContainsFunc(left, func(o Operation) bool { return !isWrite(o.Method) })) {
-		return errors.New("effect.kind empty: takes reads, but the other fields select only operations that write; change them")
+	if readsOnly(r) && (r.Writes || !slices.ContainsFunc(left, func(o Operation) bool { return !isWrite(o.Method) })) {
+		return fmt.Errorf("effect.kind %s: takes reads, but the other fields select only operations that write; change them", r.Effect.Kind)
 	}
 	if r.Project < 0 {
 		return fmt.Errorf("project %d: must be the id of a project, at least 1", r.Project)
@@ -191,11 +191,15 @@ var parameters = map[fault.Kind][]string{
 	fault.KindReset:            {"after"},
 	fault.KindCutBody:          {"bytes"},
 	fault.KindFailAction:       {"code", "message"},
-	fault.KindSlowAction:       {"duration"},
+	fault.KindSlowAction:       {"duration", "times"},
 	fault.KindHangAction:       {},
 	fault.KindEmpty:            {},
+	fault.KindHide:             {"server"},
 	fault.KindExhaustRateLimit: {},
 }
+
+// maxTimes is how many times as long slow_action can make actions take.
+const maxTimes = 1000
 
 var validCode = regexp.MustCompile(`^[a-z][a-z0-9_]{0,99}$`)
 
@@ -212,7 +216,7 @@ func checkEffect(e *fault.Effect) error {
 	}{
 		{"after", e.After}, {"code", e.Code != ""}, {"message", e.Message != ""}, {"status", e.Status != 0},
 		{"body", e.Body != ""}, {"content_type", e.ContentType != ""}, {"bytes", e.Bytes != 0},
-		{"duration", e.Duration != 0},
+		{"duration", e.Duration != 0}, {"times", e.Times != 0}, {"server", e.Server != ""},
 	} {
 		if f.set && !slices.Contains(allowed, f.name) {
 			errs = append(errs, fmt.Errorf("effect.%s: not a field of %s; it has only %s", f.name, e.Kind,
@@ -235,8 +239,18 @@ func checkKind(e *fault.Effect) error {
 			return fmt.Errorf("effect.status %d: must be 400 to 599", e.Status)
 		}
 	case fault.KindSlowAction:
-		if d := time.Duration(e.Duration); d <= 0 || d > 24*time.Hour {
+		d := time.Duration(e.Duration)
+		switch {
+		case d != 0 && e.Times != 0:
+			return errors.New("effect.duration and times: only one can be set; remove the other")
+		case e.Times != 0 && (e.Times < 2 || e.Times > maxTimes):
+			return fmt.Errorf("effect.times %d: must be 2 to %d", e.Times, maxTimes)
+		case e.Times == 0 && (d <= 0 || d > 24*time.Hour):
 			return fmt.Errorf("effect.duration %v: must be more than 0, at most 24h", d)
+		}
+	case fault.KindHide:
+		if e.Server == "" {
+			return errors.New("effect.server: is required, the name or id of a server")
 		}
 	case fault.KindHTTPStatus:
 		if e.Status < 200 || e.Status > 599 {

@@ -55,7 +55,7 @@ func (it *item) create(ctx context.Context, t Target) error {
 	for _, a := range it.actions {
 		path := "/" + it.section + "/" + strconv.FormatInt(id, 10) + "/actions/" + url.PathEscape(a.name)
 		it.during = a.name
-		if _, err := it.post(ctx, t, child(a.node, a.name), it.section+"/"+a.name, path, a.body); err != nil {
+		if _, err := it.post(ctx, t, Child(a.node, a.name), it.section+"/"+a.name, path, a.body); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (it *item) resolveNames(ctx context.Context, t Target, node *yaml.Node, v a
 // lookup returns the id of the resource with a name.
 func (it *item) lookup(ctx context.Context, t Target, node *yaml.Node, name string, path []string, section string) (int64, error) {
 	field := strings.Join(path, ".")
-	where := locate(node, field)
+	where := Locate(node, field)
 	status, answer, err := t.Do(ctx, http.MethodGet, "/"+section+"?name="+url.QueryEscape(name), nil)
 	if err != nil {
 		return 0, it.errorf(where, "%s: %w", field, err)
@@ -185,7 +185,7 @@ func (it *item) apiError(node *yaml.Node, status int, answer []byte) error {
 		if say == "" {
 			say = e.Message
 		}
-		errs = append(errs, it.errorf(locate(node, f.Name), "%s: %s (%s)", f.Name, say, e.Code))
+		errs = append(errs, it.errorf(Locate(node, f.Name), "%s: %s (%s)", f.Name, say, e.Code))
 	}
 	if len(errs) == 0 {
 		return it.errorf(node, "%s (%s)", e.Message, e.Code)

@@ -147,7 +147,7 @@ func parseDocument(file string, node *yaml.Node) (Document, error) {
 }
 
 func parseItem(it item) (item, error) {
-	body, err := decode(it.node)
+	body, err := Decode(it.node)
 	if err != nil {
 		return it, it.errorf(it.node, "%w", err)
 	}
@@ -157,13 +157,13 @@ func parseItem(it item) (item, error) {
 		return it, nil
 	}
 	delete(body, "actions")
-	node := child(it.node, "actions")
+	node := Child(it.node, "actions")
 	entries, ok := list.([]any)
 	if !ok {
 		return it, it.errorf(node, "actions: must be a list")
 	}
 	for i, entry := range entries {
-		n := child(node, fmt.Sprint(i))
+		n := Child(node, fmt.Sprint(i))
 		m, ok := entry.(map[string]any)
 		if !ok || len(m) != 1 {
 			return it, it.errorf(n, "actions.%d: must be one action with its body, such as change_protection: {delete: true}", i)
@@ -181,8 +181,8 @@ func parseItem(it item) (item, error) {
 	return it, nil
 }
 
-// decode returns a mapping in the form of JSON.
-func decode(node *yaml.Node) (map[string]any, error) {
+// Decode returns a mapping in the form of JSON.
+func Decode(node *yaml.Node) (map[string]any, error) {
 	if node.Kind != yaml.MappingNode {
 		return nil, errors.New("must be an object with the fields of a resource")
 	}
@@ -240,8 +240,8 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// child returns the node of a field or an element, or the parent if it does not exist.
-func child(n *yaml.Node, name string) *yaml.Node {
+// Child returns the node of a field or an element, or the parent if it does not exist.
+func Child(n *yaml.Node, name string) *yaml.Node {
 	n = resolve(n)
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -260,11 +260,11 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return n
 }
 
-// locate returns the node of a path such as services.0.listen_port. If it does not exist, it returns the last node on the
+// Locate returns the node of a path such as services.0.listen_port. If it does not exist, it returns the last node on the
 // way that exists.
-func locate(n *yaml.Node, path string) *yaml.Node {
+func Locate(n *yaml.Node, path string) *yaml.Node {
 	for name := range strings.SplitSeq(path, ".") {
-		n = child(n, name)
+		n = Child(n, name)
 	}
 	return n
 }
@@ -323,7 +323,7 @@ func (it *item) eachRequest(do func(node *yaml.Node, action string, body map[str
 	errs := []error{do(it.node, "", it.body)}
 	for _, a := range it.actions {
 		it.during = a.name
-		errs = append(errs, do(child(a.node, a.name), a.name, a.body))
+		errs = append(errs, do(Child(a.node, a.name), a.name, a.body))
 		it.during = ""
 	}
 	return errors.Join(errs...)
