@@ -11,7 +11,7 @@ import (
 
 // linger keeps targets in the plan that have to wait before they leave: one healthy target leaves for each planned one that
 // has become healthy. It runs when the plan fits the type's limits, in which targets that wait have a place before new ones.
-func linger(plan *LoadBalancer, in Input, private bool) {
+func linger(plan *LoadBalancer, in Input) {
 	lb := in.Current
 	if lb == nil || plan.Guest {
 		return
@@ -25,7 +25,7 @@ func linger(plan *LoadBalancer, in Input, private bool) {
 	if _, detaches := (&difference{plan: plan, lb: lb}).network(); detaches {
 		return // its private targets have to leave
 	}
-	plan.Lingering = lingeringTargets(plan, lb, private, wanted, in.LingerOver)
+	plan.Lingering = lingeringTargets(plan, lb, wanted, in.LingerOver)
 	if len(plan.Lingering) == 0 {
 		return
 	}
@@ -64,9 +64,9 @@ func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (next, healthy int
 }
 
 // lingeringTargets returns the Service's targets that the plan lacks, and that are healthy on a port on which fewer than the wanted
-// number of targets would be. If lingerOver is set, one of them is left out, unless it is the last one on a port. Those with
-// another kind of address are not among them: they have to leave before the public interface or the network can.
-func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool, wanted int, lingerOver bool) (needed []Target) {
+// number of targets would be. If lingerOver is set, one of them is left out, unless it is the last one on a port. Public ones are not
+// among them if they have to leave before the public interface can.
+func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, wanted int, lingerOver bool) (needed []Target) {
 	own := ServerTargets(lb)
 	served := map[int]map[int64]bool{} // healthy servers by port; not by an address that a person has added
 	serve := func(t hcloud.LoadBalancerTarget) {
@@ -86,7 +86,7 @@ func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool,
 			}
 		case !slices.ContainsFunc(own, isServer(t)), slices.ContainsFunc(plan.Targets, isServer(t)):
 			serve(t)
-		case t.UsePrivateIP == private:
+		case t.UsePrivateIP || !hides(plan, lb):
 			leaving = append(leaving, t)
 		}
 	}
@@ -94,7 +94,7 @@ func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool,
 		id := serverOf(t)
 		if slices.ContainsFunc(healthyPorts(t), func(port int) bool { return len(served[port]) < wanted && !served[port][id] }) {
 			serve(t)
-			needed = append(needed, Target{id, private})
+			needed = append(needed, Target{id, t.UsePrivateIP})
 		}
 	}
 	for _, t := range leaving {

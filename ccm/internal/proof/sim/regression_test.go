@@ -52,6 +52,32 @@ func TestRegressions(t *testing.T) {
 			{kind: "service delete", who: "a"},
 			{kind: settle},
 		}},
+		// All targets changed their address in one sync, and none of them was healthy before its first health check.
+		"a Service that chooses private addresses keeps its capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 2, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+		}},
+		// Those that leave had the address that nothing else was to have any more.
+		"new Nodes and private addresses at the same time keep the capacity": {1, 6, []step{
+			{kind: "pool split"},
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+			{kind: "pool switch"},
+			{kind: "service", who: "a", n: 2, m: 1},
+			{kind: settle},
+		}},
+		"a selector with private addresses keeps its capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 32, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 33, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 32, m: 1},
+			{kind: settle},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
