@@ -86,7 +86,7 @@ func crashScenarios() []crashScenario {
 			change: func(_ *world, svc *corev1.Service) {
 				annotate(svc, map[string]string{"disable-public-network": "false"})
 			}},
-		{name: "enable the public interface, with another private address", moves: true, floor: 1, check: ports(80),
+		{name: "enable the public interface, with another private address", health: 4, moves: true, floor: 1, check: ports(80),
 			prepare: there(map[string]string{"disable-public-network": "true", "private-ipv4": "10.0.200.1"}, 80),
 			change: func(_ *world, svc *corev1.Service) {
 				annotate(svc, map[string]string{"disable-public-network": "false", "private-ipv4": "10.0.200.2"})

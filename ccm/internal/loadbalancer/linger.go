@@ -14,9 +14,7 @@ import (
 // next one is ready. So one leaves for each new one that is healthy, and also one whenever none has become healthy for maxLinger, since to
 // exclude a node is a person's right. The last healthy one stays until its server no longer serves.
 //
-// The same goes for targets that change between public and private addresses: see plan.Input.LingerOver.
-//
-// Does not linger: a selector that targets of their own replace leaves before they are healthy, if another selector follows.
+// Targets that change between public and private addresses wait likewise, and so do selectors.
 
 const (
 	// maxLinger is how long targets that have to leave wait for another one to be healthy, before one of them leaves. The default

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math"
+	"net/netip"
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -9,21 +10,40 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
-// linger keeps targets in the plan that have to wait before they leave: one healthy target leaves for each planned one that
-// has become healthy. It runs when the plan fits the type's limits, in which targets that wait have a place before new ones.
+// linger keeps targets in the plan that have to wait before they leave or change: see keepServing and readdress. A load balancer that
+// leaves its network loses its private targets: it waits for those that wait, unless others are private there, too.
 func linger(plan *LoadBalancer, in Input) {
 	lb := in.Current
 	if lb == nil || plan.Guest {
 		return
 	}
-	wanted := 0
+	_, detaches := (&difference{plan: plan, lb: lb}).network()
+	loses := detaches && hasPrivate(ownSelectors(lb), ServerTargets(lb))
+	planned := func() bool { return hasPrivate([]selectorTarget{plan.Selector}, plan.Targets) }
+	if loses && planned() {
+		return
+	}
+	keepServing(plan, in)
+	readdress(plan, lb, in.LingerOver)
+	if loses && planned() { // those that wait
+		plan.NetworkID, plan.PrivateIPv4, plan.PrivateSubnet = lb.PrivateNet[0].Network.ID, netip.Addr{}, netip.Prefix{}
+	}
+}
+
+// hasPrivate reports whether one of the targets is private.
+func hasPrivate(selectors []selectorTarget, targets []Target) bool {
+	return slices.ContainsFunc(selectors, func(s selectorTarget) bool { return s.Private }) ||
+		slices.ContainsFunc(targets, func(t Target) bool { return t.Private })
+}
+
+// keepServing keeps targets in the plan that have to wait before they leave: one healthy target leaves for each planned one that
+// has become healthy. It runs when the plan fits the type's limits, in which targets that wait have a place before new ones.
+func keepServing(plan *LoadBalancer, in Input) {
+	lb, wanted := in.Current, 0
 	for _, n := range selectedNodes(in, currentTargets(lb)) { // also those that are not targets yet, for whatever reason
 		if !nodeinfo.IsForeign(n) {
 			wanted++
 		}
-	}
-	if _, detaches := (&difference{plan: plan, lb: lb}).network(); detaches {
-		return // its private targets have to leave
 	}
 	plan.Lingering = lingeringTargets(plan, lb, wanted, in.LingerOver)
 	if len(plan.Lingering) == 0 {

@@ -199,7 +199,6 @@ func Compute(in Input) (plan *LoadBalancer, notes []Note) {
 	notes = slices.Concat(notes, dropRedirect(plan, in), portNotes(in), planHeir(in), planGuest(plan, in))
 	fitToLimits(plan, in)
 	linger(plan, in)
-	readdress(plan, in)
 	return plan, notes
 }
 

@@ -8,16 +8,13 @@ import (
 
 // readdress changes targets between public and private addresses in turns. With its new address, a target serves only after the first
 // health check of that, one interval later. So one target changes when all that have their planned address are healthy, and the others
-// keep the one that they have. It runs after linger.
+// keep the one that they have. It runs after keepServing.
 //
-// Three changes cannot wait, and are made at once: those of a load balancer that leaves its network or its public interface, which is
-// possible only without targets there, and those of targets that are not healthy, which come last and only if none is missing.
-func readdress(plan *LoadBalancer, in Input) {
-	lb := in.Current
-	if lb == nil || plan.Guest || hides(plan, lb) {
-		return
-	}
-	if _, detaches := (&difference{plan: plan, lb: lb}).network(); detaches {
+// Three changes are made at once: those of a load balancer that leaves its network although planned targets are private, which is
+// possible only without any; of one that leaves the public interface, where the Service must not stay; and those of targets that are not
+// healthy, which come last and only if none is missing.
+func readdress(plan *LoadBalancer, lb *hcloud.LoadBalancer, lingerOver bool) {
+	if hides(plan, lb) {
 		return
 	}
 	now := map[int64]hcloud.LoadBalancerTarget{}
@@ -32,6 +29,7 @@ func readdress(plan *LoadBalancer, in Input) {
 			if len(healthyPorts(t)) > 0 {
 				next = append(next, want.ServerID)
 			}
+			ready, unknown = ready && !isUnknown(t), unknown || isUnknown(t) // it may just have got this one
 		case is && IsHealthy(t):
 			proven = true
 		default:
@@ -39,8 +37,10 @@ func readdress(plan *LoadBalancer, in Input) {
 		}
 	}
 	// If one is unhealthy, it must not hold up the others without end. But if all are, it may be the address that does not work.
-	mayChange := ready || in.LingerOver && proven && !missing && !unknown && !leaves(plan, lb)
-	readdressSelector(plan, lb, now, mayChange)
+	mayChange := ready || lingerOver && proven && !missing && !unknown && !leaves(plan, lb)
+	if !mayChange {
+		keepSelectors(plan, lb, now)
+	}
 	for i, want := range plan.Targets {
 		t, is := now[want.ServerID]
 		atOnce := len(next) == 0 && !missing || len(next) > 0 && mayChange && want.ServerID == next[0]
@@ -52,18 +52,20 @@ func readdress(plan *LoadBalancer, in Input) {
 	}
 }
 
-// readdressSelector keeps a selector as it is until the targets of type server that stand for it meanwhile are healthy. The API allows
-// each selector once, so that it has to leave before it has the other kind of address.
-func readdressSelector(plan *LoadBalancer, lb *hcloud.LoadBalancer, now map[int64]hcloud.LoadBalancerTarget, mayChange bool) {
-	i := slices.IndexFunc(ownSelectors(lb), func(s selectorTarget) bool {
-		return s.Selector == plan.Selector.Selector && s.Private != plan.Selector.Private
-	})
-	if i < 0 || mayChange {
-		return
+// keepSelectors keeps selectors as they are until the targets of type server in their place are healthy. The API allows each selector
+// once, so that it has to leave before it has the other kind of address.
+func keepSelectors(plan *LoadBalancer, lb *hcloud.LoadBalancer, now map[int64]hcloud.LoadBalancerTarget) {
+	changes := false
+	for _, s := range ownSelectors(lb) {
+		switch {
+		case s.Selector != plan.Selector.Selector:
+			plan.SelectorsStay, changes = true, true
+		case s.Private != plan.Selector.Private:
+			plan.Selector, changes = s, true
+		}
 	}
-	plan.Selector = ownSelectors(lb)[i]
 	for _, t := range plan.Targets {
-		if has, is := now[t.ServerID]; !is || !IsHealthy(has) {
+		if has, is := now[t.ServerID]; changes && (!is || !IsHealthy(has)) {
 			plan.Waiting = append(plan.Waiting, t)
 		}
 	}

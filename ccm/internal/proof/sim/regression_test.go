@@ -70,6 +70,35 @@ func TestRegressions(t *testing.T) {
 			{kind: "service", who: "a", n: 2, m: 1},
 			{kind: settle},
 		}},
+		// It left its network with all private targets, although public ones were to replace them.
+		"another private address and public targets at the same time keep the capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 11, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 8, m: 1},
+			{kind: settle},
+		}},
+		// One target had just got its private address, and another one was the next to get a public one.
+		"a Service that changes its mind while targets change keeps its capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 2, m: 1},
+			{wait: 30 * time.Second, kind: "service", who: "a", n: 0, m: 1},
+			{wait: 30 * time.Second, kind: "service", who: "a", n: 2, m: 1},
+			{kind: settle},
+		}},
+		// Its targets were public, so that it could leave its network; but all of them became private at once.
+		"another private address and private targets at the same time keep the capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 11, m: 1},
+			{kind: settle},
+		}},
+		"targets of their own that replace a selector keep the capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 32, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+		}},
 		"a selector with private addresses keeps its capacity": {1, 6, []step{
 			{kind: "service", who: "a", n: 32, m: 1},
 			{kind: settle},
