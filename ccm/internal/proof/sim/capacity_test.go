@@ -41,7 +41,9 @@ func (g *guard) checkRemoval(action string, body []byte, lb *hcloud.LoadBalancer
 			instead++
 		}
 	}
-	if others == 0 {
+	// A sync that began when the Node was wanted may change the address of its target.
+	changes := lb.Targets[i].UsePrivateIP != usesPrivateIP(s, lb) && !g.long(g.nodesAt)
+	if others == 0 && !changes {
 		g.fail("healthy", "server %d, the last healthy target of load balancer %d, is removed; wanted are %v", id, lb.ID, want)
 	}
 	left := slices.DeleteFunc(g.left[lb.ID], func(at time.Time) bool { return time.Since(at) > 55*time.Second })

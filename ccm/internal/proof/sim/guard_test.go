@@ -63,6 +63,7 @@ type guard struct {
 	// healthyAt is when a server has last been healthy as a target, by load balancer. left is when healthy ones have been removed.
 	healthyAt map[int64]map[int64]time.Time
 	left      map[int64][]time.Time
+	nodesAt   time.Time // the last change of Nodes or servers
 	// taken are the healthy targets that the CCM has taken away.
 	taken map[takenTarget]taking
 	// hidden is when a Service last asked that its load balancer leaves the public interface or its network, by UID.
@@ -280,7 +281,12 @@ func (g *guard) loses(lb *hcloud.LoadBalancer) {
 }
 
 // nodesChange is called before a user changes Nodes or servers.
-func (g *guard) nodesChange() { g.note() }
+func (g *guard) nodesChange() {
+	g.note()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.nodesAt = time.Now()
+}
 
 // everythingChanges is called before a change that takes targets away by itself.
 func (g *guard) everythingChanges() {
