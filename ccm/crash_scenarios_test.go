@@ -86,7 +86,7 @@ func crashScenarios() []crashScenario {
 			change: func(_ *world, svc *corev1.Service) {
 				annotate(svc, map[string]string{"disable-public-network": "false"})
 			}},
-		{name: "enable the public interface, with another private address", moves: true, floor: 1, check: ports(80),
+		{name: "enable the public interface, with another private address", health: 4, moves: true, floor: 1, check: ports(80),
 			prepare: there(map[string]string{"disable-public-network": "true", "private-ipv4": "10.0.200.1"}, 80),
 			change: func(_ *world, svc *corev1.Service) {
 				annotate(svc, map[string]string{"disable-public-network": "false", "private-ipv4": "10.0.200.2"})
@@ -156,7 +156,7 @@ func crashScenarios() []crashScenario {
 				w.addServer("node-4")
 				w.nodes = w.nodes[2:]
 			}},
-		{name: "change ports, nodes, type and addresses", floor: 1, prepare: there(nil, 80, 443), check: ports(80, 8443),
+		{name: "change ports, nodes, type and addresses", floor: 1, health: 3, prepare: there(nil, 80, 443), check: ports(80, 8443),
 			change: func(w *world, svc *corev1.Service) {
 				setPorts(svc, 80, 8443)
 				annotate(svc, map[string]string{"type": "lb21", "use-private-ip": "true", "algorithm-type": "least_connections"})

@@ -378,7 +378,10 @@ func TestAnAdoptedLoadBalancerLosesNothingBeforeItServesTheService(t *testing.T)
 				t.Errorf("services %+v, algorithm %v, targets %v", lb.Services, lb.Algorithm, targetIDs(lb))
 			}
 			w.wire.setIntercept(nil)
-			w.ensure(w.provider(), svc)
+			for range 2 { // the target of the person leaves when those of the Service are healthy
+				w.ensure(w.provider(), svc)
+				w.clock.Step(30 * time.Second)
+			}
 			lb = w.theLoadBalancer()
 			if lb.ID != made.LoadBalancer.ID || !slices.Equal(listenPorts(lb), []int{80, 443}) || lb.Services[0].DestinationPort != 30080 ||
 				lb.Algorithm.Type != "round_robin" || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {

@@ -14,7 +14,7 @@ import (
 // next one is ready. So one leaves for each new one that is healthy, and also one whenever none has become healthy for maxLinger, since to
 // exclude a node is a person's right. The last healthy one stays until its server no longer serves.
 //
-// Does not linger: a selector that targets of their own replace leaves before they are healthy.
+// Targets that change between public and private addresses wait likewise, and so do selectors.
 
 const (
 	// maxLinger is how long targets that have to leave wait for another one to be healthy, before one of them leaves. The default
@@ -39,35 +39,60 @@ func (l *Controller) lingerOver(uid string) bool {
 	return waits && l.waiter.Clock.Since(w.since) >= maxLinger
 }
 
-// noteLingering remembers since when targets wait, and has the comparison look again. It reports an error if one cannot leave even
+// noteLingering remembers since when targets wait, and has the comparison look again. It reports an error if one cannot go on even
 // now, because no other target is healthy.
 func (s *serviceSync) noteLingering(planned *plan.LoadBalancer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var servers []string
-	for _, t := range planned.Lingering {
-		servers = append(servers, strconv.FormatInt(t.ServerID, 10))
-	}
 	w, waits := s.lingering[planned.UID]
-	switch n := len(servers); {
+	switch n := len(planned.Lingering) + len(planned.Waiting); {
 	case n == 0:
 		delete(s.lingering, planned.UID)
 		return
 	case !waits:
-		s.events.Normal(s.svc, event.Pending,
-			"Targets leave when others are healthy in their place, or one after the other, each %v: servers %s", maxLinger,
-			plan.Abbreviate(servers))
+		s.tellWaiting(planned)
 		fallthrough
 	case n < w.targets:
 		s.lingering[planned.UID] = wait{s.waiter.Clock.Now(), n}
 	case s.in.LingerOver:
-		s.failed(fmt.Errorf("server %s stays a target although its node is not chosen: no other target is healthy; check the pods of the "+
-			"Service and its other nodes",
-			plan.Abbreviate(servers)))
+		s.failWaiting(planned)
 		return
 	}
 	select {
 	case s.Waits <- struct{}{}:
 	default: // a look is due already
 	}
+}
+
+// tellWaiting says what targets wait for.
+func (s *serviceSync) tellWaiting(planned *plan.LoadBalancer) {
+	if len(planned.Lingering) > 0 {
+		s.events.Normal(s.svc, event.Pending,
+			"Targets leave when others are healthy in their place, or one after the other, each %v: servers %s", maxLinger,
+			names(planned.Lingering))
+	}
+	if len(planned.Waiting) > 0 {
+		s.events.Normal(s.svc, event.Pending, "Targets change between public and private addresses in turns, each when the others are "+
+			"healthy: servers %s", names(planned.Waiting))
+	}
+}
+
+// failWaiting says why targets still wait.
+func (s *serviceSync) failWaiting(planned *plan.LoadBalancer) {
+	if len(planned.Lingering) > 0 {
+		s.failed(fmt.Errorf("server %s stays a target although its node is not chosen: no other target is healthy; check the pods of the "+
+			"Service and its other nodes", names(planned.Lingering)))
+	}
+	if len(planned.Waiting) > 0 {
+		s.failed(fmt.Errorf("servers %s keep their kind of address: no other target is healthy with the one that the Service asks for; "+
+			"check whether the nodes serve there, or change use-private-ip back", names(planned.Waiting)))
+	}
+}
+
+func names(targets []plan.Target) string {
+	var servers []string
+	for _, t := range targets {
+		servers = append(servers, strconv.FormatInt(t.ServerID, 10))
+	}
+	return plan.Abbreviate(servers)
 }

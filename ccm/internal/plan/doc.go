@@ -16,6 +16,7 @@
 //	copy     a setting is wrong: the plan gets what the load balancer has
 //	stay     something is not changed, because what would replace it is unknown, or because it is not ours
 //	linger   targets that have to leave wait until others are healthy
+//	readdress  targets change between public and private addresses in turns
 //
 // Names that users know differ: the annotation keep-on-delete and the reasons Adopted and Kept of events stay as they are.
 package plan

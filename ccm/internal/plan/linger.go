@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math"
+	"net/netip"
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -9,23 +10,42 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
-// linger keeps targets in the plan that have to wait before they leave: one healthy target leaves for each planned one that
-// has become healthy. It runs when the plan fits the type's limits, in which targets that wait have a place before new ones.
-func linger(plan *LoadBalancer, in Input, private bool) {
+// linger keeps targets in the plan that have to wait before they leave or change: see keepServing and readdress. A load balancer that
+// leaves its network loses its private targets: it waits for those that wait, unless others are private there, too.
+func linger(plan *LoadBalancer, in Input) {
 	lb := in.Current
 	if lb == nil || plan.Guest {
 		return
 	}
-	wanted := 0
+	_, detaches := (&difference{plan: plan, lb: lb}).network()
+	loses := detaches && hasPrivate(ownSelectors(lb), ServerTargets(lb))
+	planned := func() bool { return hasPrivate([]selectorTarget{plan.Selector}, plan.Targets) }
+	if loses && planned() {
+		return
+	}
+	keepServing(plan, in)
+	readdress(plan, lb, in.LingerOver)
+	if loses && planned() { // those that wait
+		plan.NetworkID, plan.PrivateIPv4, plan.PrivateSubnet = lb.PrivateNet[0].Network.ID, netip.Addr{}, netip.Prefix{}
+	}
+}
+
+// hasPrivate reports whether one of the targets is private.
+func hasPrivate(selectors []selectorTarget, targets []Target) bool {
+	return slices.ContainsFunc(selectors, func(s selectorTarget) bool { return s.Private }) ||
+		slices.ContainsFunc(targets, func(t Target) bool { return t.Private })
+}
+
+// keepServing keeps targets in the plan that have to wait before they leave: one healthy target leaves for each planned one that
+// has become healthy. It runs when the plan fits the type's limits, in which targets that wait have a place before new ones.
+func keepServing(plan *LoadBalancer, in Input) {
+	lb, wanted := in.Current, 0
 	for _, n := range selectedNodes(in, currentTargets(lb)) { // also those that are not targets yet, for whatever reason
 		if !nodeinfo.IsForeign(n) {
 			wanted++
 		}
 	}
-	if _, detaches := (&difference{plan: plan, lb: lb}).network(); detaches {
-		return // its private targets have to leave
-	}
-	plan.Lingering = lingeringTargets(plan, lb, private, wanted, in.LingerOver)
+	plan.Lingering = lingeringTargets(plan, lb, wanted, in.LingerOver)
 	if len(plan.Lingering) == 0 {
 		return
 	}
@@ -64,9 +84,9 @@ func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (next, healthy int
 }
 
 // lingeringTargets returns the Service's targets that the plan lacks, and that are healthy on a port on which fewer than the wanted
-// number of targets would be. If lingerOver is set, one of them is left out, unless it is the last one on a port. Those with
-// another kind of address are not among them: they have to leave before the public interface or the network can.
-func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool, wanted int, lingerOver bool) (needed []Target) {
+// number of targets would be. If lingerOver is set, one of them is left out, unless it is the last one on a port. Public ones are not
+// among them if they have to leave before the public interface can.
+func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, wanted int, lingerOver bool) (needed []Target) {
 	own := ServerTargets(lb)
 	served := map[int]map[int64]bool{} // healthy servers by port; not by an address that a person has added
 	serve := func(t hcloud.LoadBalancerTarget) {
@@ -86,7 +106,7 @@ func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool,
 			}
 		case !slices.ContainsFunc(own, isServer(t)), slices.ContainsFunc(plan.Targets, isServer(t)):
 			serve(t)
-		case t.UsePrivateIP == private:
+		case t.UsePrivateIP || !hides(plan, lb):
 			leaving = append(leaving, t)
 		}
 	}
@@ -94,7 +114,7 @@ func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool,
 		id := serverOf(t)
 		if slices.ContainsFunc(healthyPorts(t), func(port int) bool { return len(served[port]) < wanted && !served[port][id] }) {
 			serve(t)
-			needed = append(needed, Target{id, private})
+			needed = append(needed, Target{id, t.UsePrivateIP})
 		}
 	}
 	for _, t := range leaving {

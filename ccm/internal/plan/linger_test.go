@@ -28,12 +28,12 @@ func TestATargetIsNeededForEachPort(t *testing.T) {
 		Targets:       []hcloud.LoadBalancerTarget{target(9, 80, 443)}}
 	for name, tc := range map[string]struct {
 		targets []hcloud.LoadBalancerTarget
-		private bool
+		hides   bool
 		wanted  int
 		needed  bool
 	}{
 		"alone":                                {[]hcloud.LoadBalancerTarget{target(1, 80)}, false, 1, true},
-		"alone, with another kind of address":  {[]hcloud.LoadBalancerTarget{target(1, 80)}, true, 1, false},
+		"alone, and public, which must not be": {[]hcloud.LoadBalancerTarget{target(1, 80)}, true, 1, false},
 		"unhealthy":                            {[]hcloud.LoadBalancerTarget{target(1)}, false, 1, false},
 		"the other is healthy":                 {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2, 80, 443)}, false, 1, false},
 		"the other is unhealthy":               {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2)}, false, 1, true},
@@ -45,8 +45,9 @@ func TestATargetIsNeededForEachPort(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plan := &LoadBalancer{Targets: []Target{{ServerID: 2}}}
-			needed := lingeringTargets(plan, &hcloud.LoadBalancer{Targets: tc.targets}, tc.private, tc.wanted, false)
+			plan := &LoadBalancer{Targets: []Target{{ServerID: 2}}, Public: !tc.hides}
+			needed := lingeringTargets(plan, &hcloud.LoadBalancer{Targets: tc.targets, PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true}},
+				tc.wanted, false)
 			if got := len(needed) == 1 && needed[0].ServerID == 1; got != tc.needed || len(needed) > 1 {
 				t.Errorf("needed %v, want %t", needed, tc.needed)
 			}

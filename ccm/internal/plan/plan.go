@@ -80,8 +80,9 @@ type LoadBalancer struct {
 	Selector      selectorTarget
 	SelectorsStay bool
 	// Targets are ordered by server ID, Services by port. Lingering are servers that have to leave when others are healthy
-	// in their place; Targets has them, too, as far as there is room.
-	Targets, Lingering []Target
+	// in their place; Targets has them, too, as far as there is room. Waiting are those of Targets that get another kind of address
+	// when others are healthy with it.
+	Targets, Lingering, Waiting []Target
 	// IPv6 holds the addresses of public targets that the load balancer reaches over IPv6, by server ID.
 	IPv6     map[int64]netip.Addr
 	Services []hcloud.LoadBalancerService
@@ -197,7 +198,7 @@ func Compute(in Input) (plan *LoadBalancer, notes []Note) {
 	plan.Common = planCommonSettings(plan, in)
 	notes = slices.Concat(notes, dropRedirect(plan, in), portNotes(in), planHeir(in), planGuest(plan, in))
 	fitToLimits(plan, in)
-	linger(plan, in, private)
+	linger(plan, in)
 	return plan, notes
 }
 

@@ -156,11 +156,12 @@ func TestPlanSelector(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&in)
 			}
-			if name == "public instead of private" { // meanwhile each node is a target of its own
+			stays := name == "public instead of private"
+			if stays { // until each node is a target of its own
 				tc.targets = []int64{1, 2, 3}
 			}
 			plan, notes := planFor(t, in)
-			if got := plan.Selector; got.Selector != tc.selector || got.Private {
+			if got := plan.Selector; got.Selector != tc.selector || got.Private != stays {
 				t.Errorf("selector %v, want %q", got, tc.selector)
 			}
 			if !slices.Equal(plan.Targets, public(tc.targets...)) {

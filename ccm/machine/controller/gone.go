@@ -17,7 +17,7 @@ import (
 )
 
 // annotationAccount of a Machine stands for the credentials with which its server was ordered or seen. They belong to the right
-// project, also when nothing is left in it that could show that.
+// project, also when nothing is left in it that could show that. A person who knows that writes it to confirm a new token.
 const annotationAccount = "machine.ccm-from-scratch.dev/account"
 
 // reasonDoubtful is the reason of a Machine whose server is neither there nor proven to be gone.
@@ -124,7 +124,9 @@ func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Mach
 		return gone.Finding{Answer: gone.Answer{Verdict: gone.Exists, Evidence: "a list shows " + m.Spec.ProviderID}}, err
 	}
 	facts := gone.Case{Name: m.Spec.ProviderID, Kind: "servers", Known: len(there), Recognised: c.absent.recognised[account],
-		Asked: c.absent.asked[string(m.UID)], For: gone.Hold, Confirm: "delete their Nodes, and the finalizers of their Machines"}
+		Asked: c.absent.asked[string(m.UID)], For: gone.Hold,
+		Confirm: fmt.Sprintf("confirm the token: kubectl annotate --overwrite machines.%s -n %s %s %s=%s", v1alpha1.GroupVersion.Group,
+			m.Namespace, m.Name, annotationAccount, account)}
 	if m.Spec.ProviderID == "" {
 		facts.Name = "one of Machine " + m.Name
 	}

@@ -261,6 +261,32 @@ func TestADoubtIsExplained(t *testing.T) {
 	}
 }
 
+// No server is left that could show that the token is one of the same project. One that was never confirmed proves nothing.
+func TestAPersonConfirmsANewToken(t *testing.T) {
+	t.Parallel()
+	w := pool(t, 3)
+	w.lose(w.servers()...)
+	right, err := w.cloud.AddToken(t.Context(), 1, "", false)
+	w.must(err)
+	w.token = right
+	w.passFor(time.Hour)
+	m := w.machines()[0]
+	_, account, asks := strings.Cut(m.Status.FailureMessage, annotationAccount+"=")
+	if !asks || len(w.servers()) > 0 || m.Status.FailureReason != reasonDoubtful {
+		t.Fatalf("%d servers, status %+v", len(w.servers()), m.Status)
+	}
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotationAccount, account)
+	w.must(w.objects.Update(t.Context(), &m))
+	w.token, _ = w.otherProject()
+	w.passFor(time.Hour)
+	if n := len(w.servers()); n > 0 {
+		t.Errorf("%d servers with a token that no person has confirmed", n)
+	}
+	w.token = right
+	w.settle()
+	w.expect(3, "cx23")
+}
+
 // The Node has become ready, and the Machine's status does not say so yet.
 func TestAnOldStatusReplacesNoMachineWhoseNodeIsReady(t *testing.T) {
 	t.Parallel()

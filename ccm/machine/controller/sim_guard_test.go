@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
@@ -69,17 +70,27 @@ func (s *sim) checkCount(when string) {
 		}
 		state, err := rolloutOf(&d)
 		s.must(err)
-		have := 0
-		for _, m := range s.machines() {
-			if m.DeletionTimestamp == nil && m.Labels["pool"] == d.Spec.Selector.MatchLabels["pool"] {
-				have++
-			}
-		}
+		have := s.owned(&d)
 		if have > state.replicas+state.maxSurge && have > s.before(&d) {
 			s.fail("too many", "after %s: %s has %d Machines, wants %d and %d more during a rollout", when, d.Name, have, state.replicas,
 				state.maxSurge)
 		}
 	}
+}
+
+// owned returns how many Machines a pool has that are not being deleted. Those of a deleted pool of the same name are not among them,
+// although they have its labels until the garbage collector comes.
+func (s *sim) owned(d *v1alpha1.MachineDeployment) (n int) {
+	own := map[types.UID]bool{}
+	for _, set := range s.sets() {
+		own[set.UID] = metav1.IsControlledBy(&set, d)
+	}
+	for _, m := range s.machines() {
+		if owner := metav1.GetControllerOf(&m); owner != nil && own[owner.UID] && m.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // before returns how many Machines all MachineSets of a pool want together: what it was allowed before a change that the controller
@@ -189,10 +200,44 @@ func (s *sim) pooled() []*hcloud.Server {
 	return slices.DeleteFunc(s.servers(), func(server *hcloud.Server) bool { return server.Name == controlPlane })
 }
 
-// quiet passes until nothing changes any more.
+// confirm does what Machines ask a person to do when no server is left that could show whether a new token is one of the cluster's
+// project. They must not ask otherwise.
+func (s *sim) confirm() {
+	ids := map[string]bool{}
+	for _, n := range s.nodes() {
+		ids[n.Spec.ProviderID] = true
+	}
+	for _, m := range s.machines() {
+		ids[m.Spec.ProviderID] = true
+	}
+	for _, m := range s.machines() {
+		_, account, asks := strings.Cut(m.Status.FailureMessage, annotationAccount+"=")
+		if !asks {
+			continue
+		}
+		for id := range ids {
+			if slices.ContainsFunc(s.servers(), func(server *hcloud.Server) bool { return isOf(server, id) }) {
+				s.fail("asks", "Machine %s asks a person although %s proves it: %s", m.Name, id, m.Status.FailureMessage)
+			}
+		}
+		if slices.ContainsFunc(s.machines(), func(o v1alpha1.Machine) bool { return o.Annotations[annotationAccount] == account }) {
+			s.fail("asks", "Machine %s asks a person although the token is known: %s", m.Name, m.Status.FailureMessage)
+		}
+		s.say("a person confirms the token")
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotationAccount, account)
+		s.must(s.objects.Update(s.Context(), &m))
+		return
+	}
+}
+
+// quiet passes until nothing changes any more. A person comes after an hour.
 func (s *sim) quiet(when string) {
-	before := ""
-	for same, end := 0, time.Now().Add(3*time.Hour); same < 5 && s.failed == ""; {
+	before, person := "", time.Now().Add(time.Hour)
+	for same, end := 0, time.Now().Add(4*time.Hour); same < 5 && s.failed == ""; {
+		if !person.IsZero() && time.Now().After(person) {
+			person = time.Time{}
+			s.confirm()
+		}
 		s.passes(1)
 		waits := slices.ContainsFunc(s.machines(), func(m v1alpha1.Machine) bool {
 			return m.DeletionTimestamp != nil || m.Status.FailureReason != "" || !isMachineReady(&m)
@@ -202,7 +247,7 @@ func (s *sim) quiet(when string) {
 			same, before = 0, now
 		}
 		if time.Now().After(end) {
-			s.fail("not settled", "%s, nothing comes to an end in 3 hours:\n%s", when, s.state())
+			s.fail("not settled", "%s, nothing comes to an end in 4 hours:\n%s", when, s.state())
 		}
 	}
 	s.check(when)

@@ -13,7 +13,8 @@
 //	trouble_test.go  the faults, deaths and changes of the leader
 //	process_test.go  a CCM process: the provider and the controllers of k8s.io/cloud-provider, unchanged
 //	kube_test.go     the Kubernetes API: client-go's fake clientset on one set of objects
-//	guard_test.go    what must hold at every step; known_test.go what the guard knows of the cloud
+//	guard_test.go    what must hold at every step; capacity_test.go that about healthy targets; known_test.go what the guard
+//	                 knows of the cloud
 //	quiet_test.go    what must hold when nothing has happened for some minutes
 //	sim_test.go      runs seeds; shrinks the history of a seed that fails
 //
@@ -52,6 +53,6 @@
 //	16 the label of Nodes: not settled, 1 (the rest of 16 is not about controllers)
 //	17 traffic before the route: route, 7
 //
-// Not modelled: uploaded certificates, a Kubernetes API that fails (except
-// for a leader that has lost it), and health checks of targets.
+// Not modelled: uploaded certificates, and a Kubernetes API that fails (except for a leader that has lost it). The health of targets is
+// the simulated cloud's: a server that runs answers, one interval of the health check after it has become a target.
 package sim

@@ -63,6 +63,11 @@ type guard struct {
 	// healthyAt is when a server has last been healthy as a target, by load balancer. left is when healthy ones have been removed.
 	healthyAt map[int64]map[int64]time.Time
 	left      map[int64][]time.Time
+	nodesAt   time.Time // the last change of Nodes or servers
+	// taken are the healthy targets that the CCM has taken away.
+	taken map[takenTarget]taking
+	// hidden is when a Service last asked that its load balancer leaves the public interface or its network, by UID.
+	hidden map[string]time.Time
 	// settings are the last annotations of each Service; settingsFrom is the UID of the former owner with whose settings a load
 	// balancer was inherited.
 	settings     map[string][]map[string]string
@@ -79,6 +84,7 @@ func newGuard(w *world) *guard {
 		certs: map[int64]*hcloud.Certificate{}, routed: map[int64]bool{}, moved: map[int64]time.Time{},
 		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{},
 		healthyAt: map[int64]map[int64]time.Time{}, left: map[int64][]time.Time{},
+		taken: map[takenTarget]taking{}, hidden: map[string]time.Time{},
 		settings: map[string][]map[string]string{}, settingsFrom: map[int64]string{}}
 }
 
@@ -125,6 +131,7 @@ func (g *guard) event(e fakecloud.Event) {
 		}
 	case *hcloud.Server:
 		g.servers[v.ID] = v
+		g.noteStopped(v)
 	case *hcloud.Certificate:
 		if !g.isOthers("certificates", v.ID, v.Labels) {
 			g.certs[v.ID] = v
@@ -158,6 +165,7 @@ func (g *guard) loadBalancerChanged(v *hcloud.LoadBalancer) {
 	g.noteHealth(before)
 	g.lbs[v.ID] = v
 	g.noteHealth(v)
+	g.noteTaken(v)
 	if len(v.PrivateNet) > 0 && (before == nil || len(before.PrivateNet) == 0) {
 		g.moved[v.ID] = time.Now()
 	}
@@ -192,7 +200,9 @@ func (g *guard) checkExposure(lb *hcloud.LoadBalancer) {
 		if isRecorded(lb, guestPortsLabel, int(p.Port)) {
 			continue // a guest's port, which is public
 		}
-		listens := slices.ContainsFunc(lb.Services, func(l hcloud.LoadBalancerService) bool { return l.ListenPort == int(p.Port) })
+		listens := slices.ContainsFunc(lb.Services, func(l hcloud.LoadBalancerService) bool {
+			return l.ListenPort == int(p.Port) && l.DestinationPort == int(p.NodePort) // else it is still what was there before
+		})
 		if listens && !g.open[string(s.UID)][int(p.Port)] {
 			g.fail("exposure", "port %d of the private Service %s is reachable from the internet on load balancer %d", p.Port, s.Name,
 				lb.ID)
@@ -271,7 +281,12 @@ func (g *guard) loses(lb *hcloud.LoadBalancer) {
 }
 
 // nodesChange is called before a user changes Nodes or servers.
-func (g *guard) nodesChange() { g.note() }
+func (g *guard) nodesChange() {
+	g.note()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.nodesAt = time.Now()
+}
 
 // everythingChanges is called before a change that takes targets away by itself.
 func (g *guard) everythingChanges() {
@@ -291,6 +306,9 @@ func (g *guard) userChanges(s *corev1.Service) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.changed[string(s.UID)] = time.Now()
+	for _, lb := range g.ownedLocked(s) {
+		g.mustLeave(s, lb) // a sync that has begun may still do it
+	}
 	if isPrivate(s) {
 		return
 	}
@@ -360,6 +378,7 @@ func (g *guard) request(c *call) {
 		g.checkUnasked(parts[len(parts)-1], g.lbs[id])
 		g.checkNewTarget(parts[len(parts)-1], c.body)
 		g.checkRemoval(parts[len(parts)-1], c.body, g.lbs[id])
+		g.checkCapacity(parts[len(parts)-1], c.body, g.lbs[id])
 	case parts[0] == "networks" && len(parts) == 4 && parts[3] == "delete_route":
 		g.checkDeleteRoute(c, g.networks[id])
 	case parts[0] == "networks" && len(parts) == 4 && parts[3] == "add_route", parts[0] == "certificates":
@@ -401,73 +420,6 @@ func (g *guard) checkNewTarget(action string, body []byte) {
 	if id := target.Server.ID; id != 0 && !g.routed[id] && !g.twinned(id) {
 		g.fail("route", "server %d becomes a target before its Node has a route", id)
 	}
-}
-
-// checkRemoval makes sure that a healthy target, whose Node is not wanted any more, leaves for another healthy one: one more may leave
-// each minute, and one where the type has no room for both, but never the last one. What was healthy when the sync began counts, and
-// what is more than wanted may leave.
-func (g *guard) checkRemoval(action string, body []byte, lb *hcloud.LoadBalancer) {
-	var target struct{ Server struct{ ID int64 } }
-	if action != "remove_target" || lb == nil || g.ownerOf(lb) == nil {
-		return
-	}
-	must(json.Unmarshal(body, &target))
-	g.noteHealth(lb)
-	s, id := g.ownerOf(lb), target.Server.ID
-	want := g.wantedTargets(s, lb, g.world.kube.nodes())
-	healthy := g.healthyAt[lb.ID]
-	i := slices.IndexFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.Server != nil && t.Server.Server.ID == id })
-	if i < 0 || !isHealthy(lb.Targets[i]) || lb.Targets[i].UsePrivateIP != usesPrivateIP(s, lb) || len(want) == 0 ||
-		slices.Contains(want, id) ||
-		g.leavesNetwork(s, lb) || !g.long(g.changed[string(s.UID)]) {
-		return
-	}
-	others, instead := 0, 0
-	for other, at := range healthy {
-		if other == id || g.long(at) || g.deletedServer[other] {
-			continue
-		}
-		others++
-		if slices.Contains(want, other) {
-			instead++
-		}
-	}
-	if others == 0 {
-		g.fail("healthy", "server %d, the last healthy target of load balancer %d, is removed; wanted are %v", id, lb.ID, want)
-	}
-	left := slices.DeleteFunc(g.left[lb.ID], func(at time.Time) bool { return time.Since(at) > 55*time.Second })
-	g.left[lb.ID] = append(left, time.Now())
-	may := instead + 1
-	if len(lb.Targets) >= lb.LoadBalancerType.MaxTargets-1 {
-		may++
-	}
-	if len(left)+1 > may && others < len(want) {
-		g.fail("healthy", "%d healthy targets have been removed from load balancer %d within a minute, and %d of %d others are healthy",
-			len(left)+1, lb.ID, instead, len(want))
-	}
-}
-
-// noteHealth remembers which servers are healthy as targets now.
-func (g *guard) noteHealth(lb *hcloud.LoadBalancer) {
-	if lb == nil {
-		return
-	}
-	if g.healthyAt[lb.ID] == nil {
-		g.healthyAt[lb.ID] = map[int64]time.Time{}
-	}
-	for _, t := range lb.Targets {
-		for _, t := range append(t.Targets, t) {
-			if t.Server != nil && isHealthy(t) {
-				g.healthyAt[lb.ID][t.Server.Server.ID] = time.Now()
-			}
-		}
-	}
-}
-
-func isHealthy(t hcloud.LoadBalancerTarget) bool {
-	return len(t.HealthStatus) > 0 && !slices.ContainsFunc(t.HealthStatus, func(h hcloud.LoadBalancerTargetHealthStatus) bool {
-		return h.Status != hcloud.LoadBalancerTargetHealthStatusStatusHealthy
-	})
 }
 
 // checkUnasked makes sure that what no annotation chooses stays as it is.

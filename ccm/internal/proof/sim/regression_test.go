@@ -52,6 +52,61 @@ func TestRegressions(t *testing.T) {
 			{kind: "service delete", who: "a"},
 			{kind: settle},
 		}},
+		// All targets changed their address in one sync, and none of them was healthy before its first health check.
+		"a Service that chooses private addresses keeps its capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 2, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+		}},
+		// Those that leave had the address that nothing else was to have any more.
+		"new Nodes and private addresses at the same time keep the capacity": {1, 6, []step{
+			{kind: "pool split"},
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+			{kind: "pool switch"},
+			{kind: "service", who: "a", n: 2, m: 1},
+			{kind: settle},
+		}},
+		// It left its network with all private targets, although public ones were to replace them.
+		"another private address and public targets at the same time keep the capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 11, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 8, m: 1},
+			{kind: settle},
+		}},
+		// One target had just got its private address, and another one was the next to get a public one.
+		"a Service that changes its mind while targets change keeps its capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 2, m: 1},
+			{wait: 30 * time.Second, kind: "service", who: "a", n: 0, m: 1},
+			{wait: 30 * time.Second, kind: "service", who: "a", n: 2, m: 1},
+			{kind: settle},
+		}},
+		// Its targets were public, so that it could leave its network; but all of them became private at once.
+		"another private address and private targets at the same time keep the capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 11, m: 1},
+			{kind: settle},
+		}},
+		"targets of their own that replace a selector keep the capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 32, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+		}},
+		"a selector with private addresses keeps its capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 32, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 33, m: 1},
+			{kind: settle},
+			{kind: "service", who: "a", n: 32, m: 1},
+			{kind: settle},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -120,7 +120,7 @@ func (w *world) putService(name string, variant, ports int) {
 	s.Spec.Ports = nil
 	for _, p := range portSets[ports%len(portSets)] {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", p), Protocol: corev1.ProtocolTCP, Port: p,
-			NodePort: 20000 + p + int32(ports/len(portSets))})
+			NodePort: 20000 + p + int32(100*number+ports/len(portSets))}) // as in a cluster, no two Services have the same
 	}
 	if ports%7 == 3 {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "udp", Protocol: corev1.ProtocolUDP, Port: 53, NodePort: 30053})

@@ -1,0 +1,91 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// readdress changes targets between public and private addresses in turns. With its new address, a target serves only after the first
+// health check of that, one interval later. So one target changes when all that have their planned address are healthy, and the others
+// keep the one that they have. It runs after keepServing.
+//
+// Three changes are made at once: those of a load balancer that leaves its network although planned targets are private, which is
+// possible only without any; of one that leaves the public interface, where the Service must not stay; and those of targets that are not
+// healthy, which come last and only if none is missing.
+func readdress(plan *LoadBalancer, lb *hcloud.LoadBalancer, lingerOver bool) {
+	if hides(plan, lb) {
+		return
+	}
+	now := map[int64]hcloud.LoadBalancerTarget{}
+	for _, t := range lb.Targets {
+		now[serverOf(t)] = t
+	}
+	var next []int64 // healthy servers whose address changes
+	ready, missing, unknown, proven := true, false, false, false
+	for _, want := range plan.Targets {
+		switch t, is := now[want.ServerID]; {
+		case is && t.UsePrivateIP != want.Private:
+			if len(healthyPorts(t)) > 0 {
+				next = append(next, want.ServerID)
+			}
+			ready, unknown = ready && !isUnknown(t), unknown || isUnknown(t) // it may just have got this one
+		case is && IsHealthy(t):
+			proven = true
+		default:
+			ready, missing, unknown = false, missing || !is, unknown || isUnknown(t)
+		}
+	}
+	// If one is unhealthy, it must not hold up the others without end. But if all are, it may be the address that does not work.
+	mayChange := ready || lingerOver && proven && !missing && !unknown && !leaves(plan, lb)
+	if !mayChange {
+		keepSelectors(plan, lb, now)
+	}
+	for i, want := range plan.Targets {
+		t, is := now[want.ServerID]
+		atOnce := len(next) == 0 && !missing || len(next) > 0 && mayChange && want.ServerID == next[0]
+		if !is || t.UsePrivateIP == want.Private || atOnce {
+			continue
+		}
+		plan.Targets[i].Private = t.UsePrivateIP
+		plan.Waiting = append(plan.Waiting, plan.Targets[i])
+	}
+}
+
+// keepSelectors keeps selectors as they are until the targets of type server in their place are healthy. The API allows each selector
+// once, so that it has to leave before it has the other kind of address.
+func keepSelectors(plan *LoadBalancer, lb *hcloud.LoadBalancer, now map[int64]hcloud.LoadBalancerTarget) {
+	changes := false
+	for _, s := range ownSelectors(lb) {
+		switch {
+		case s.Selector != plan.Selector.Selector:
+			plan.SelectorsStay, changes = true, true
+		case s.Private != plan.Selector.Private:
+			plan.Selector, changes = s, true
+		}
+	}
+	for _, t := range plan.Targets {
+		if has, is := now[t.ServerID]; changes && (!is || !IsHealthy(has)) {
+			plan.Waiting = append(plan.Waiting, t)
+		}
+	}
+}
+
+// hides reports whether the load balancer has to leave the public interface.
+func hides(plan *LoadBalancer, lb *hcloud.LoadBalancer) bool {
+	return lb.PublicNet.Enabled && !plan.Public
+}
+
+// leaves reports whether one of the Service's targets has to leave.
+func leaves(plan *LoadBalancer, lb *hcloud.LoadBalancer) bool {
+	return slices.ContainsFunc(ServerTargets(lb), func(t Target) bool {
+		return !slices.ContainsFunc(plan.Targets, func(want Target) bool { return want.ServerID == t.ServerID })
+	})
+}
+
+// isUnknown reports whether a port of the target has not been checked yet.
+func isUnknown(t hcloud.LoadBalancerTarget) bool {
+	return slices.ContainsFunc(t.HealthStatus, func(h hcloud.LoadBalancerTargetHealthStatus) bool {
+		return h.Status == hcloud.LoadBalancerTargetHealthStatusStatusUnknown
+	})
+}

@@ -1,0 +1,96 @@
+package ccm_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// A Service changes between public and private addresses. Each target needs a health check before it serves with its new address.
+func TestTargetsChangeTheirAddressInTurns(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string]map[string]string{
+		"targets":  {},
+		"selector": {"server-selector": "pool=web"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 6)
+			for _, id := range serverIDs(w.nodes) {
+				_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: id},
+					hcloud.ServerUpdateOpts{Labels: map[string]string{"pool": "web"}})
+				w.must(err)
+			}
+			cloud, svc := w.provider(), newService("web", settings, 80)
+			w.ensure(cloud, svc)
+			w.clock.Step(time.Minute) // health checks
+			for _, private := range []string{"true", "false"} {
+				settings := map[string]string{"use-private-ip": private, "server-selector": settings["server-selector"]}
+				annotate(svc, settings)
+				var last *hcloud.LoadBalancer
+				for now := range 300 {
+					w.ensure(cloud, svc)
+					last = w.theLoadBalancer()
+					if n := len(healthyServers(last)); n < 5 {
+						t.Fatalf("private %s: after %d s: %d healthy servers, want at least 5", private, now, n)
+					}
+					w.clock.Step(time.Second)
+				}
+				if slices.ContainsFunc(last.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP != (private == "true") }) {
+					t.Errorf("private %s: %+v", private, last.Targets)
+				}
+			}
+			if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "in turns") {
+				t.Errorf("events: %s", events)
+			}
+		})
+	}
+}
+
+// A firewall drops what comes to the public addresses. Only one target may find that out.
+func TestTargetsKeepTheirAddressIfTheOtherDoesNotWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 4)
+	var servers []hcloud.FirewallResource
+	for _, id := range serverIDs(w.nodes) {
+		servers = append(servers, hcloud.FirewallResource{Type: hcloud.FirewallResourceTypeServer,
+			Server: &hcloud.FirewallResourceServer{ID: id}})
+	}
+	_, _, err := w.api.Firewall.Create(t.Context(), hcloud.FirewallCreateOpts{Name: "closed", ApplyTo: servers})
+	w.must(err)
+	cloud, svc := w.provider(), newService("web", map[string]string{"use-private-ip": "true"}, 80)
+	w.ensure(cloud, svc)
+	w.clock.Step(time.Minute) // health checks
+	annotate(svc, map[string]string{"use-private-ip": "false"})
+	for now := range 300 {
+		_, err = w.tryEnsure(cloud, svc)
+		if n := len(healthyServers(w.theLoadBalancer())); n < 3 {
+			t.Fatalf("after %d s: %d healthy targets, want at least 3", now, n)
+		}
+		w.clock.Step(time.Second)
+	}
+	if err == nil || !strings.Contains(err.Error(), "keep their kind of address") {
+		t.Errorf("want an error about the address, got %v", err)
+	}
+	annotate(svc, map[string]string{"use-private-ip": "true"})
+	w.ensure(cloud, svc)
+	w.clock.Step(time.Minute)
+	w.ensure(cloud, svc)
+	if got := healthyServers(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
+		t.Errorf("after the Service has chosen private addresses again: %v", got)
+	}
+}
+
+// healthyServers returns the servers that are healthy as a target or by a selector.
+func healthyServers(lb *hcloud.LoadBalancer) (ids []int64) {
+	for _, t := range lb.Targets {
+		all := *lb
+		all.Targets = append(slices.Clone(t.Targets), t)
+		ids = append(ids, healthyTargets(&all)...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
