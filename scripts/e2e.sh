@@ -171,6 +171,11 @@ if [ -e "$E2E_OUT/specs.md" ]; then
 	echo
 	sed -n '1s/^# //p; /^\*\*/p' "$E2E_OUT/specs.md"
 fi
+if [ -e "$E2E_OUT/incidents.md" ]; then
+	echo
+	cat "$E2E_OUT/incidents.md"
+	echo
+fi
 if [ -e "$E2E_OUT/specs.json" ] && [ "$(dirname "$E2E_OUT")" = "$PWD/out" ]; then
 	go run ./e2e/cmd/e2e speclist out # all runs in one table: out/specs.md
 fi

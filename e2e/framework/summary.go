@@ -38,7 +38,9 @@ func WriteSummary(report types.Report) error {
 		return err
 	}
 	run := runOf(report, ccm, CurrentKind())
-	for name, text := range map[string]string{FailuresFile: failures(report, ccm), GapsFile: gaps(run)} {
+	for name, text := range map[string]string{
+		FailuresFile: failures(report, ccm), GapsFile: gaps(run), ReportCardFile: reportCard(report, ccm, CurrentKind()),
+	} {
 		if text != "" {
 			err = errors.Join(err, os.WriteFile(filepath.Join(out, name), []byte(text), 0o644))
 		}

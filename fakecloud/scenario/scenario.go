@@ -30,7 +30,7 @@ type Scenarios interface {
 	List(ctx context.Context) ([]Running, error)
 	// Available returns the built-in scenarios, by name.
 	Available(ctx context.Context) ([]Available, error)
-	// End ends a scenario: what it has changed is as before. What somebody else has changed meanwhile stays. The error is ErrNotFound
+	// End ends a scenario: what it has changed is as before. What someone else has changed meanwhile stays. The error is ErrNotFound
 	// if no scenario of that id runs.
 	End(ctx context.Context, id int64) error
 }

@@ -233,7 +233,7 @@ func (c *Cloud) Scenarios() (all []Scenario) {
 	return all
 }
 
-// EndScenario ends a scenario and takes back what it has changed, except for what somebody else has changed meanwhile. It returns false
+// EndScenario ends a scenario and takes back what it has changed, except for what someone else has changed meanwhile. It returns false
 // if none of that id runs.
 func (c *Cloud) EndScenario(id int64) (found bool) {
 	_ = c.betweenWrites(func() error {
@@ -308,7 +308,7 @@ func (c *Cloud) advance(s *Scenario, now time.Time) {
 	case next > 0:
 		s.Next = round.Add(next)
 		c.scheduleScenario(s)
-	case len(s.InForce) == 0 && s.Error == "": // else somebody wants to read the error
+	case len(s.InForce) == 0 && s.Error == "": // else a user wants to read the error
 		c.endScenario(s)
 	}
 }

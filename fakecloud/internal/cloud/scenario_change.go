@@ -183,7 +183,7 @@ func (c *Cloud) anotherProject(name string, set func(setting, any)) int64 {
 	return made
 }
 
-// takeBack takes back a change of a scenario: each setting gets its old value, unless somebody else has changed it meanwhile. If a
+// takeBack takes back a change of a scenario: each setting gets its old value, unless someone else has changed it meanwhile. If a
 // change that was made later has the setting, too, that one gets the old value to restore.
 func (c *Cloud) takeBack(s *Scenario, change int) {
 	for _, t := range slices.Backward(s.Taken) {

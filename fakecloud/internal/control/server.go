@@ -116,7 +116,7 @@ func Endpoints() []Endpoint {
 		{Method: "POST", Path: "/scenarios",
 			Summary: `start a scenario: {"scenario": "sold-out=cx23@fsn1"}, or the text of a file: {"scenario": "mine", "file": "name: …"}`, handle: startScenario},
 		{Method: "DELETE", Path: "/scenarios/{scenario}",
-			Summary: "end a scenario, by its id: what it has changed is as before; what somebody else has changed meanwhile stays",
+			Summary: "end a scenario, by its id: what it has changed is as before; what someone else has changed meanwhile stays",
 			handle:  endScenario},
 		{Method: "GET", Path: "/projects", Summary: "all projects, and which were made for unknown tokens", handle: listProjects},
 		{Method: "POST", Path: "/projects", Summary: `create a project and a token for it: {"name": "staging"}; "token" sets the token`,
