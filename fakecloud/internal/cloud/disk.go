@@ -2,9 +2,12 @@ package cloud
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -85,19 +88,19 @@ func kindOf(key []byte) (kind string, project int64, err error) {
 func (c *Cloud) ReadDisk(d Disk) (*Snapshot, error) {
 	l := c.newLoader()
 	var machine *savedMachine
-	err := d.Read(func(key, value []byte) error {
-		kind, project, err := kindOf(key)
-		switch {
-		case err != nil:
-			return err
-		case kind == lineMachine:
+	err := readAhead(d, func(e *diskEntry) error {
+		if e.Kind == lineMachine {
 			machine = &savedMachine{}
-			return decodeStrictly(value, machine)
+			return decodeStrictly(e.Data, machine)
 		}
-		if err := l.entry(SnapshotLine{Kind: kind, Project: project, Data: value}); err != nil {
-			return fmt.Errorf("%s: %w", kind, err)
+		err := e.err
+		if err == nil {
+			err = l.entryOf(e)
 		}
-		return nil
+		if err != nil {
+			err = fmt.Errorf("%s: %w", e.Kind, err)
+		}
+		return err
 	})
 	l.snapshot.disk = d
 	switch {
@@ -116,6 +119,82 @@ func (c *Cloud) ReadDisk(d Disk) (*Snapshot, error) {
 		l.pass(off)
 	}
 	return l.snapshot, nil
+}
+
+// entryOf is entry for one whose resource may have been decoded.
+func (l *loader) entryOf(e *diskEntry) error {
+	l.tx = l.projects[e.Project]
+	if e.put == nil || l.tx == nil {
+		return l.entry(e.SnapshotLine)
+	}
+	return e.put(l, resources[place(store.Kind(e.Kind))].table(l.tx.State))
+}
+
+// diskEntry is an entry that was read.
+type diskEntry struct {
+	SnapshotLine
+	put func(*loader, table) error // of a resource, which was decoded
+	err error
+}
+
+// decode decodes a resource.
+func (e *diskEntry) decode() {
+	if c := codecs[store.Kind(e.Kind)]; c != nil {
+		e.put, e.err = c.decode(e.Data, json.Unmarshal)
+	}
+}
+
+// readAhead calls yield for the entries of a disk. Other goroutines decode the next ones meanwhile: that is most of what it costs to start
+// with a large state.
+func readAhead(d Disk, yield func(*diskEntry) error) error {
+	const size = 256
+	type batch struct {
+		entries []diskEntry
+		decoded chan struct{}
+	}
+	batches, end := make(chan batch, 4*runtime.GOMAXPROCS(0)), make(chan struct{})
+	var readErr error
+	go func() {
+		defer close(batches)
+		var next []diskEntry
+		send := func() error {
+			b := batch{next, make(chan struct{})}
+			next = nil
+			go func() {
+				defer close(b.decoded)
+				for i := range b.entries {
+					b.entries[i].decode()
+				}
+			}()
+			select {
+			case batches <- b:
+				return nil
+			case <-end:
+				return errors.New("an entry is wrong") // readAhead has the error
+			}
+		}
+		readErr = d.Read(func(key, value []byte) error {
+			kind, project, err := kindOf(key)
+			if next = append(next, diskEntry{SnapshotLine: SnapshotLine{Kind: kind, Project: project, Data: bytes.Clone(value)}}); err == nil &&
+				len(next) == size {
+				err = send()
+			}
+			return err
+		})
+		readErr = cmp.Or(readErr, send())
+	}()
+	var err error
+	for b := range batches {
+		<-b.decoded
+		for i := range b.entries {
+			if err == nil {
+				if err = yield(&b.entries[i]); err != nil {
+					close(end)
+				}
+			}
+		}
+	}
+	return cmp.Or(err, readErr)
 }
 
 // pass lets time pass in which neither the cloud nor a hypervisor was there, so that the deadlines of tasks are that much later.

@@ -153,7 +153,8 @@ func saveWork(work any) *savedWork {
 type codec interface {
 	all(table) iter.Seq2[int64, any]
 	saved(resource any) any // what is encoded
-	load(l *loader, t table, data []byte) error
+	// decode returns a function that stores the resource. It may be called by several goroutines.
+	decode(data []byte, unmarshal func([]byte, any) error) (put func(*loader, table) error, err error)
 }
 
 // savedAs is the codec of resources T that are saved as S.
@@ -174,8 +175,10 @@ func (savedAs[T, S]) all(t table) iter.Seq2[int64, any] {
 
 func (c savedAs[T, S]) saved(v any) any { return c.save(v.(T)) }
 
-func (c savedAs[T, S]) load(l *loader, _ table, data []byte) error {
-	return decodeTo(data, func(saved *S) error { return c.store(l, saved) })
+func (c savedAs[T, S]) decode(data []byte, unmarshal func([]byte, any) error) (func(*loader, table) error, error) {
+	saved := new(S)
+	err := unmarshal(data, saved)
+	return func(l *loader, _ table) error { return c.store(l, saved) }, err
 }
 
 // plain is the codec of resources R that are saved as they are.
@@ -188,15 +191,16 @@ func (plain[R, T]) all(t table) iter.Seq2[int64, any] { return savedAs[T, T]{}.a
 
 func (plain[R, T]) saved(v any) any { return v }
 
-func (plain[R, T]) load(l *loader, t table, data []byte) error {
-	return decodeTo(data, func(saved *R) error {
-		v := T(saved)
+func (plain[R, T]) decode(data []byte, unmarshal func([]byte, any) error) (func(*loader, table) error, error) {
+	v := T(new(R))
+	err := unmarshal(data, v)
+	return func(l *loader, t table) error {
 		err := l.meta(v.Header())
 		if err == nil {
 			t.(interface{ Put(T) }).Put(v)
 		}
 		return err
-	})
+	}, err
 }
 
 // entry is a part of the cloud that is a line of a snapshot, and a key with a value on a [Disk].

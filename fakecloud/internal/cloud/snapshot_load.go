@@ -123,7 +123,11 @@ func (l *loader) entry(line SnapshotLine) error {
 	}
 	if i := place(store.Kind(line.Kind)); i >= 0 {
 		return l.inProject(func(data []byte) error {
-			return codecs[resources[i].kind].load(l, resources[i].table(l.tx.State), data)
+			put, err := codecs[resources[i].kind].decode(data, decodeStrictly)
+			if err == nil {
+				err = put(l, resources[i].table(l.tx.State))
+			}
+			return err
 		}, line)
 	}
 	switch line.Kind {
