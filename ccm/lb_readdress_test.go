@@ -39,7 +39,8 @@ func TestTargetsChangeTheirAddressInTurns(t *testing.T) {
 					}
 					w.clock.Step(time.Second)
 				}
-				if slices.ContainsFunc(last.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP != (private == "true") }) {
+				other := func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP != (private == "true") }
+				if slices.ContainsFunc(last.Targets, other) {
 					t.Errorf("private %s: %+v", private, last.Targets)
 				}
 			}

@@ -10,7 +10,8 @@ func TestTheReportCardSaysWhatACCMSurvives(t *testing.T) {
 	t.Parallel()
 	spec := func(text string, state types.SpecState, message string, labels ...string) types.SpecReport {
 		return types.SpecReport{
-			LeafNodeType: types.NodeTypeIt, LeafNodeText: text, State: state, Failure: types.Failure{Message: message}, LeafNodeLabels: labels,
+			LeafNodeType: types.NodeTypeIt, LeafNodeText: text, State: state, Failure: types.Failure{Message: message},
+			LeafNodeLabels: labels,
 		}
 	}
 	good := spec("locks", types.SpecStatePassed, "", Incident)

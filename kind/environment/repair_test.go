@@ -163,7 +163,8 @@ func TestStatusSaysWhatIsDeadAndHowToRestartIt(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	showNodes(&out, []corev1.Node{*node("n")}, []*hcloud.Server{{ID: 7, Name: "n", Status: "running"}, {ID: 8, Name: "waits", Status: "initializing"}})
+	servers := []*hcloud.Server{{ID: 7, Name: "n", Status: "running"}, {ID: 8, Name: "waits", Status: "initializing"}}
+	showNodes(&out, []corev1.Node{*node("n")}, servers)
 	for _, want := range []string{"n\tno\tyes\tn (7)\trunning", "-\t-\t-\twaits (8)\tinitializing"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

@@ -112,7 +112,8 @@ func (e *Environment) clusterPart(nodes []corev1.Node, err error) part {
 func (e *Environment) cloudPart(err error, servers []*hcloud.Server) part {
 	p := part{name: "cloud", state: fmt.Sprintf("%d servers, HCLOUD_ENDPOINT=%s, control API %s", len(servers), e.Endpoint, e.Control)}
 	if err != nil {
-		p.dead = fmt.Sprintf("the container %s does not answer (%v); its log: docker logs %[1]s; make up starts it", cloudContainer(e.Name), err)
+		p.dead = fmt.Sprintf("the container %s does not answer (%v); its log: docker logs %[1]s; make up starts it",
+			cloudContainer(e.Name), err)
 	}
 	return p
 }

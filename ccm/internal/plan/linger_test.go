@@ -46,8 +46,8 @@ func TestATargetIsNeededForEachPort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			plan := &LoadBalancer{Targets: []Target{{ServerID: 2}}, Public: !tc.hides}
-			needed := lingeringTargets(plan, &hcloud.LoadBalancer{Targets: tc.targets, PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true}},
-				tc.wanted, false)
+			lb := &hcloud.LoadBalancer{Targets: tc.targets, PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true}}
+			needed := lingeringTargets(plan, lb, tc.wanted, false)
 			if got := len(needed) == 1 && needed[0].ServerID == 1; got != tc.needed || len(needed) > 1 {
 				t.Errorf("needed %v, want %t", needed, tc.needed)
 			}

@@ -21,35 +21,48 @@ func readdress(plan *LoadBalancer, lb *hcloud.LoadBalancer, lingerOver bool) {
 	for _, t := range lb.Targets {
 		now[serverOf(t)] = t
 	}
-	var next []int64 // healthy servers whose address changes
-	ready, missing, unknown, proven := true, false, false, false
-	for _, want := range plan.Targets {
-		switch t, is := now[want.ServerID]; {
-		case is && t.UsePrivateIP != want.Private:
-			if len(healthyPorts(t)) > 0 {
-				next = append(next, want.ServerID)
-			}
-			ready, unknown = ready && !isUnknown(t), unknown || isUnknown(t) // it may just have got this one
-		case is && IsHealthy(t):
-			proven = true
-		default:
-			ready, missing, unknown = false, missing || !is, unknown || isUnknown(t)
-		}
-	}
+	s := look(plan, now)
 	// If one is unhealthy, it must not hold up the others without end. But if all are, it may be the address that does not work.
-	mayChange := ready || lingerOver && proven && !missing && !unknown && !leaves(plan, lb)
+	mayChange := s.ready || lingerOver && s.proven && !s.missing && !s.unknown && !leaves(plan, lb)
 	if !mayChange {
 		keepSelectors(plan, lb, now)
 	}
 	for i, want := range plan.Targets {
 		t, is := now[want.ServerID]
-		atOnce := len(next) == 0 && !missing || len(next) > 0 && mayChange && want.ServerID == next[0]
+		atOnce := len(s.next) == 0 && !s.missing || len(s.next) > 0 && mayChange && want.ServerID == s.next[0]
 		if !is || t.UsePrivateIP == want.Private || atOnce {
 			continue
 		}
 		plan.Targets[i].Private = t.UsePrivateIP
 		plan.Waiting = append(plan.Waiting, plan.Targets[i])
 	}
+}
+
+// addressChange is how far a change of addresses is.
+type addressChange struct {
+	next    []int64 // healthy servers whose address changes
+	ready   bool    // all that have their planned address are healthy
+	missing bool    // a planned target is not there
+	unknown bool    // one has not been checked yet
+	proven  bool    // one is healthy with its planned address
+}
+
+func look(plan *LoadBalancer, now map[int64]hcloud.LoadBalancerTarget) addressChange {
+	s := addressChange{ready: true}
+	for _, want := range plan.Targets {
+		switch t, is := now[want.ServerID]; {
+		case is && t.UsePrivateIP != want.Private:
+			if len(healthyPorts(t)) > 0 {
+				s.next = append(s.next, want.ServerID)
+			}
+			s.ready, s.unknown = s.ready && !isUnknown(t), s.unknown || isUnknown(t) // it may just have got this one
+		case is && IsHealthy(t):
+			s.proven = true
+		default:
+			s.ready, s.missing, s.unknown = false, s.missing || !is, s.unknown || isUnknown(t)
+		}
+	}
+	return s
 }
 
 // keepSelectors keeps selectors as they are until the targets of type server in their place are healthy. The API allows each selector
