@@ -141,7 +141,7 @@ var incidents = map[string]struct {
 	"limit-load-balancers": {"limit-load-balancers", func(ctx context.Context, in *incident) error {
 		created, err := in.balance(ctx, "probe")
 		if err == nil {
-			_, err = in.LoadBalancer.Delete(ctx, created.LoadBalancer)
+			_, _, err = in.LoadBalancer.DeleteWithResult(ctx, created.LoadBalancer)
 		}
 		return err
 	}, "resource_limit_exceeded", 0},
@@ -182,7 +182,9 @@ var incidents = map[string]struct {
 	"connections-refused": {"connections-refused", func(ctx context.Context, in *incident) error { return in.listed(ctx) },
 		syscall.ECONNRESET, 5 * time.Minute},
 	"connections-cut": {"connections-cut", func(ctx context.Context, in *incident) error { return each(ctx, 20, in.listed) }, "EOF", 0},
-	"lists-empty":     {"lists-empty", func(ctx context.Context, in *incident) error { return in.listed(ctx) }, "not one server", 10 * time.Minute},
+	"lists-empty": {
+		"lists-empty", func(ctx context.Context, in *incident) error { return in.listed(ctx) }, "not one server", 10 * time.Minute,
+	},
 	"server-vanishes": {"server-vanishes=web-1@1h", func(ctx context.Context, in *incident) error {
 		s, _, err := in.Server.GetByID(ctx, in.server.ID)
 		if err == nil && (s == nil) != (in.listed(ctx) != nil) {
@@ -465,6 +467,7 @@ func TestAWrongScenarioChangesNothing(t *testing.T) {
 	before := settingsOf(t, c.Cloud)
 	head := "name: mine\ndescription: A test.\n"
 	good := "\n  - limit: {project: 1, kind: server, most: 1}\n"
+	first := head + "changes:" + good
 	for text, want := range map[string]string{
 		"":                              "is empty",
 		"- a":                           "mine.yaml:1: must be an object",
@@ -476,24 +479,27 @@ func TestAWrongScenarioChangesNothing(t *testing.T) {
 		head + "changs: []":             `mine.yaml:3: json: unknown field "changs"`,
 		head + "changes:\n  - {}":       "mine.yaml:4: changes[0]: must have exactly one of offer, limit, tokens, fault",
 		head + "changes:\n  - {at: 1x}": "mine.yaml:4: changes[0].duration",
-		head + "changes:\n  - {at: -1s, limit: {project: 1, kind: server, most: 1}}":        "at -1s: must be at least 0s",
-		head + "changes:\n  - {at: 2s, until: 1s, limit: {project: 1, kind: server}}":       "until 1s: must be after at",
-		head + "repeat: 1ms\nchanges:\n  - {limit: {project: 1, kind: server}}":             "repeat 1ms: must be 1s to",
-		head + "changes:" + good + "  - limit: {project: 1, kind: moon, most: 1}":           `mine.yaml:5: changes[1]: limit of "moon"`,
-		head + "changes:" + good + "  - limit: {project: 9, kind: server, most: 1}":         "mine.yaml:5: changes[1]: limit: project 9 does not exist",
-		head + "changes:" + good + "  - limit: {project: one, kind: server, most: 1}":       "mine.yaml:5: changes[1].limit.project: must be a whole number",
-		head + "changes:" + good + "  - {at: 1h, fault: {effect: {kind: explode}}}":         `mine.yaml:5: changes[1]: fault: effect.kind "explode": must be one of`,
-		head + "changes:" + good + "  - fault:\n      frist: 1\n      effect: {kind: drop}": `mine.yaml:6: changes[1].json: unknown field "frist"`,
-		head + "changes:" + good + "  - offer: {server_type: cx99, available: false}":       "GET /catalogue lists them",
-		head + "changes:" + good + "  - offer: {server_type: cx23}":                         "offer: must change something",
-		head + "changes:" + good + "  - offer: {server_type: cx23, retires: soon}":          `retires: "soon": must be a day such as`,
-		head + "changes:" + good + "  - tokens: {project: 1}":                               "tokens: must have one of revoked",
-		head + "changes:" + good + "  - tokens: {project: 1, api_date: never}":              "tokens.api_date",
-		head + "changes:" + good + "  - limit: {project: $p, kind: server, most: 1}":        "mine.yaml:5: $p: must be one of the parameters []",
-		head + "parameters: [{name: p, default: a}]\nchanges:" + good:                       "mine.yaml:3: parameters: $p is used nowhere",
-		head + "parameters: [{name: p, name: p}]\nchanges:" + good:                          "already defined",
-		head + "changes: &a\n  - *a\n":                                                      "contains itself",
-		head + "changes:" + good + "---\nname: b":                                           "must be one document",
+		head + "changes:\n  - {at: -1s, limit: {project: 1, kind: server, most: 1}}":  "at -1s: must be at least 0s",
+		head + "changes:\n  - {at: 2s, until: 1s, limit: {project: 1, kind: server}}": "until 1s: must be after at",
+		head + "repeat: 1ms\nchanges:\n  - {limit: {project: 1, kind: server}}":       "repeat 1ms: must be 1s to",
+		first + "  - limit: {project: 1, kind: moon, most: 1}":                        `mine.yaml:5: changes[1]: limit of "moon"`,
+		first + "  - limit: {project: 9, kind: server, most: 1}":
+			"mine.yaml:5: changes[1]: limit: project 9 does not exist",
+		first + "  - limit: {project: one, kind: server, most: 1}":
+			"mine.yaml:5: changes[1].limit.project: must be a whole number",
+		first + "  - {at: 1h, fault: {effect: {kind: explode}}}":
+			`mine.yaml:5: changes[1]: fault: effect.kind "explode": must be one of`,
+		first + "  - fault:\n      frist: 1\n      effect: {kind: drop}":              `mine.yaml:6: changes[1].json: unknown field "frist"`,
+		first + "  - offer: {server_type: cx99, available: false}":                    "GET /catalogue lists them",
+		first + "  - offer: {server_type: cx23}":                                      "offer: must change something",
+		first + "  - offer: {server_type: cx23, retires: soon}":                       `retires: "soon": must be a day such as`,
+		first + "  - tokens: {project: 1}":                                            "tokens: must have one of revoked",
+		first + "  - tokens: {project: 1, api_date: never}":                           "tokens.api_date",
+		first + "  - limit: {project: $p, kind: server, most: 1}":                     "mine.yaml:5: $p: must be one of the parameters []",
+		head + "parameters: [{name: p, default: a}]\nchanges:" + good:                 "mine.yaml:3: parameters: $p is used nowhere",
+		head + "parameters: [{name: p, name: p}]\nchanges:" + good:                    "already defined",
+		head + "changes: &a\n  - *a\n":                                                "contains itself",
+		head + "changes:" + good + "---\nname: b":                                     "must be one document",
 	} {
 		path := filepath.Join(t.TempDir(), "mine.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -528,7 +534,8 @@ func TestAWrongScenarioChangesNothing(t *testing.T) {
 	}{
 		{"GET", "/scenarios", "", 200},
 		{"POST", "/scenarios", `{"scenario": "sold-out=cx23@fsn1"}`, 201},
-		{"POST", "/scenarios", `{"scenario": "mine=", "file": "name: mine\ndescription: A test.\nchanges: [{limit: {project: 1, kind: server, most: 1}}]"}`, 201},
+		{"POST", "/scenarios",
+			`{"scenario": "mine=", "file": "name: mine\ndescription: A test.\nchanges: [{limit: {project: 1, kind: server, most: 1}}]"}`, 201},
 		{"POST", "/scenarios", `{"scenario": "/etc/passwd"}`, 404},
 		{"POST", "/scenarios", `{"scenario": "sold-out", "values": "a@b@c"}`, 400},
 		{"POST", "/scenarios", `{}`, 400},

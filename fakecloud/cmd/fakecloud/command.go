@@ -134,7 +134,8 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	f.StringVar(&s.state, "state", "",
 		"`directory` that keeps the cloud over a restart: it begins with what the last one had, also if that was\nkilled; time has passed "+
 			"meanwhile")
-	f.BoolVar(&s.stateSync, "state-sync", false, "with --state: answer when changes are on the medium, so that they survive a power failure")
+	f.BoolVar(&s.stateSync, "state-sync", false,
+		"with --state: answer when changes are on the medium, so that they survive a power failure")
 	f.Float64Var(&s.speed, "speed", 1, "how fast the cloud's clock runs: 60 makes a minute pass in a second, 0 stops it")
 	f.BoolVar(&s.newIDs, "new-ids", false, "take the first id from the time of the start, so that a restarted cloud does not give out an "+
 		"id twice")

@@ -27,7 +27,9 @@ func TestKilledPrograms(t *testing.T) {
 	dir := t.TempDir()
 	all := make([]*writer, clients)
 	for i := range all {
-		all[i] = &writer{name: fmt.Sprintf("c%d", i), rnd: rand.New(rand.NewPCG(uint64(i), 1)), knows: map[string]string{}, ids: map[int64]bool{}}
+		all[i] = &writer{
+			name: fmt.Sprintf("c%d", i), rnd: rand.New(rand.NewPCG(uint64(i), 1)), knows: map[string]string{}, ids: map[int64]bool{},
+		}
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	acknowledged := int64(0)
@@ -46,7 +48,7 @@ func TestKilledPrograms(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, w := range all {
 			wg.Go(func() {
-				for w.write(t, t.Context()) {
+				for w.write(t.Context(), t) {
 					if done.Add(1) == n {
 						p.kill()
 					}
@@ -87,7 +89,7 @@ func (w *writer) reach(p process) {
 }
 
 // write changes something. It returns false if the program is gone.
-func (w *writer) write(t *testing.T, ctx context.Context) bool {
+func (w *writer) write(ctx context.Context, t *testing.T) bool {
 	w.n++
 	name, label := w.some(), fmt.Sprint("v", w.n)
 	var err error
@@ -98,7 +100,7 @@ func (w *writer) write(t *testing.T, ctx context.Context) bool {
 			name += ".com"
 		}
 		w.doubt, w.wanted = name, label
-		err = w.create(t, ctx, name, label)
+		err = w.create(ctx, t, name, label)
 	case w.rnd.IntN(3) == 0:
 		w.doubt, w.wanted = name, ""
 		err = w.remove(ctx, name)
@@ -134,8 +136,9 @@ func (w *writer) some() string {
 }
 
 // create creates a server, or a zone with a record set.
-func (w *writer) create(t *testing.T, ctx context.Context, name, label string) error {
-	labels, id := map[string]string{"v": label}, int64(0)
+func (w *writer) create(ctx context.Context, t *testing.T, name, label string) error {
+	var id int64
+	labels := map[string]string{"v": label}
 	if strings.HasSuffix(name, ".com") {
 		z, _, err := w.client.Zone.Create(ctx, hcloud.ZoneCreateOpts{Name: name, Mode: hcloud.ZoneModePrimary, Labels: labels,
 			RRSets: []hcloud.ZoneCreateOptsRRSet{{Name: "www", Type: hcloud.ZoneRRSetTypeTXT, Records: record(label)}}})
@@ -144,8 +147,8 @@ func (w *writer) create(t *testing.T, ctx context.Context, name, label string) e
 		}
 		id = z.Zone.ID
 	} else {
-		s, _, err := w.client.Server.Create(ctx, hcloud.ServerCreateOpts{Name: name, Labels: labels, ServerType: &hcloud.ServerType{Name: "cx23"},
-			Image: &hcloud.Image{Name: "debian-12"}})
+		s, _, err := w.client.Server.Create(ctx, hcloud.ServerCreateOpts{Name: name, Labels: labels,
+			ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-12"}})
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package cloud
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
@@ -313,7 +314,7 @@ func (s *diskSaver) flush() bool {
 	if round == nil && len(changes) == 0 {
 		return true
 	}
-	all := append(changes, diskChange{entry: header}, diskChange{entry: machine})
+	all := slices.Concat(changes, []diskChange{{entry: header}, {entry: machine}})
 	err := s.disk.Write(func(put func(key, value []byte) error, deleteAll func([]byte) error) error {
 		return write(all, put, deleteAll)
 	})

@@ -109,16 +109,16 @@ func sortedText(t *testing.T, c *Cloud) string {
 // cloudOperations change what is not a resource of a project.
 func (m *model) cloudOperations() []func() {
 	c := m.cloud
-	any := func() Project { all := c.Projects(); return all[m.rnd.IntN(len(all))] }
+	some := func() Project { all := c.Projects(); return all[m.rnd.IntN(len(all))] }
 	return []func(){
 		func() { c.AddProject(m.name()) },
 		func() {
-			if p := any(); p.ID() != 1 {
+			if p := some(); p.ID() != 1 {
 				c.DropProject(p.ID())
 			}
 		},
 		func() {
-			if p := any(); p.ID() != 1 || m.rnd.IntN(10) == 0 {
+			if p := some(); p.ID() != 1 || m.rnd.IntN(10) == 0 {
 				p.Reset()
 			}
 		},
@@ -127,13 +127,13 @@ func (m *model) cloudOperations() []func() {
 				c.Reset()
 			}
 		},
-		func() { _, _, _ = any().CreateServer(smallServer(m.name())) },
-		func() { _, _, _ = any().CreateServer(smallServer(m.name())) },
+		func() { _, _, _ = some().CreateServer(smallServer(m.name())) },
+		func() { _, _, _ = some().CreateServer(smallServer(m.name())) },
 		func() {
-			c.AddToken(fmt.Sprint("token-", m.rnd.IntN(5)), Token{Project: any().ID(), ReadOnly: m.coin()})
+			c.AddToken(fmt.Sprint("token-", m.rnd.IntN(5)), Token{Project: some().ID(), ReadOnly: m.coin()})
 		},
 		func() { c.RevokeToken(fmt.Sprint("token-", m.rnd.IntN(5))) },
-		func() { _ = any().SetLimits(Limits{KindServer: 100 + m.rnd.IntN(3)}) },
+		func() { _ = some().SetLimits(Limits{KindServer: 100 + m.rnd.IntN(3)}) },
 		func() { _ = c.OfferServerType("big", "fsn1", catalogue.Offer{Available: new(m.coin())}) },
 		func() { _ = c.AddServerType(catalogue.NewServerType{Name: "huge", CopyOf: "big"}) },
 		func() { c.ResetCatalogue() },
@@ -252,7 +252,8 @@ func TestADiskThatFails(t *testing.T) {
 	d.setFailure(errors.New("no space left on device"))
 	for i := range 3 {
 		_, _, err := p.CreateServer(smallServer(fmt.Sprint("during-", i)))
-		if e, ok := errors.AsType[*Error](err); !ok || e.Status != 500 || !strings.Contains(e.Message, "no space left on device; make room") {
+		const says = "no space left on device; make room"
+		if e, ok := errors.AsType[*Error](err); !ok || e.Status != 500 || !strings.Contains(e.Message, says) {
 			t.Errorf("got %v, want an error that says what to do", err)
 		}
 	}

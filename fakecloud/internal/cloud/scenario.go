@@ -81,8 +81,8 @@ func (m Moment) since(start time.Time) (time.Time, error) {
 	}
 	d, err := time.ParseDuration(string(m))
 	if err != nil || d < 0 || d > maxScenario {
-		return time.Time{}, fmt.Errorf("%.64q: must be a day such as 2027-01-01, a time such as 2027-01-01T09:30:00Z, or a duration after the "+
-			"start of 0 to %v such as 720h", string(m), maxScenario)
+		return time.Time{}, fmt.Errorf("%.64q: must be a day such as 2027-01-01, a time such as 2027-01-01T09:30:00Z, or a duration "+
+			"after the start of 0 to %v such as 720h", string(m), maxScenario)
 	}
 	return start.Add(d).Truncate(time.Second), nil
 }

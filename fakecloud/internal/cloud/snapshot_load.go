@@ -323,8 +323,8 @@ func (l *loader) timer(saved *savedTimer) error {
 	return nil
 }
 
-// findFollowers finds what the running actions of a project wait for: the end of another one, or ResumeActions. Those that have begun have a
-// timer.
+// findFollowers finds what the running actions of a project wait for: the end of another one, or ResumeActions. Those that have begun
+// have a timer.
 func (tx *Tx) findFollowers() {
 	for a := range tx.Actions.All() {
 		if a.plan == nil {

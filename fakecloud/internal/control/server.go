@@ -242,7 +242,8 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &s):
 		return s.status
-	case errors.Is(err, ErrNotFound), errors.Is(err, hypervisor.ErrNoGuest), errors.Is(err, catalogue.ErrNotFound), errors.Is(err, scenario.ErrNotFound):
+	case errors.Is(err, ErrNotFound), errors.Is(err, hypervisor.ErrNoGuest), errors.Is(err, catalogue.ErrNotFound),
+		errors.Is(err, scenario.ErrNotFound):
 		return http.StatusNotFound
 	case errors.Is(err, hypervisor.ErrNoTask):
 		return http.StatusGone

@@ -229,6 +229,19 @@ func checkEffect(e *fault.Effect) error {
 	return errors.Join(append(errs, checkKind(e))...)
 }
 
+func checkSlowAction(e *fault.Effect) error {
+	d := time.Duration(e.Duration)
+	switch {
+	case d != 0 && e.Times != 0:
+		return errors.New("effect.duration and times: only one can be set; remove the other")
+	case e.Times != 0 && (e.Times < 2 || e.Times > maxTimes):
+		return fmt.Errorf("effect.times %d: must be 2 to %d", e.Times, maxTimes)
+	case e.Times == 0 && (d <= 0 || d > 24*time.Hour):
+		return fmt.Errorf("effect.duration %v: must be more than 0, at most 24h", d)
+	}
+	return nil
+}
+
 func checkKind(e *fault.Effect) error {
 	switch e.Kind {
 	case fault.KindAPIError:
@@ -239,15 +252,7 @@ func checkKind(e *fault.Effect) error {
 			return fmt.Errorf("effect.status %d: must be 400 to 599", e.Status)
 		}
 	case fault.KindSlowAction:
-		d := time.Duration(e.Duration)
-		switch {
-		case d != 0 && e.Times != 0:
-			return errors.New("effect.duration and times: only one can be set; remove the other")
-		case e.Times != 0 && (e.Times < 2 || e.Times > maxTimes):
-			return fmt.Errorf("effect.times %d: must be 2 to %d", e.Times, maxTimes)
-		case e.Times == 0 && (d <= 0 || d > 24*time.Hour):
-			return fmt.Errorf("effect.duration %v: must be more than 0, at most 24h", d)
-		}
+		return checkSlowAction(e)
 	case fault.KindHide:
 		if e.Server == "" {
 			return errors.New("effect.server: is required, the name or id of a server")

@@ -79,7 +79,8 @@ func Parse(name string, data []byte) (*File, error) {
 	}
 	switch changes := seed.Child(root, "changes"); {
 	case !validName.MatchString(f.Name):
-		return nil, f.at(seed.Child(root, "name"), "name: %.64q must have 1 to 64 lower-case letters, digits and dashes, and begin with a letter", f.Name)
+		return nil, f.at(seed.Child(root, "name"),
+			"name: %.64q must have 1 to 64 lower-case letters, digits and dashes, and begin with a letter", f.Name)
 	case f.Description == "":
 		return nil, f.at(root, "description: is required, a sentence")
 	case changes.Kind != yaml.SequenceNode || len(changes.Content) == 0:
@@ -232,7 +233,8 @@ func (f *File) values(text string) (map[string]string, error) {
 		name, value, named := strings.Cut(part, "=")
 		if !named {
 			if value = part; i >= len(names) {
-				return nil, fmt.Errorf("%s: %.128q: has more than %d values; they are %s", f.name, text, len(names), strings.Join(names, "@"))
+				return nil, fmt.Errorf("%s: %.128q: has more than %d values; they are %s", f.name, text, len(names),
+					strings.Join(names, "@"))
 			}
 			name = names[i]
 		}

@@ -115,7 +115,7 @@ func TestUnder429WithoutHeadersNothingSpins(t *testing.T) {
 		services := c.addServices(5, nil)
 		c.ensure(services)
 		_, err := c.fake.Faults().Add(c.t.Context(), fault.Rule{Name: "429", Client: ccm.ProviderName,
-			Effect: fault.APIError("rate_limit_exceeded")})
+			Effect: fault.HTTPStatus(http.StatusTooManyRequests)})
 		c.must(err)
 		c.notReady(5)
 		all := c.during(func() {
