@@ -483,12 +483,9 @@ func TestAWrongScenarioChangesNothing(t *testing.T) {
 		head + "changes:\n  - {at: 2s, until: 1s, limit: {project: 1, kind: server}}": "until 1s: must be after at",
 		head + "repeat: 1ms\nchanges:\n  - {limit: {project: 1, kind: server}}":       "repeat 1ms: must be 1s to",
 		first + "  - limit: {project: 1, kind: moon, most: 1}":                        `mine.yaml:5: changes[1]: limit of "moon"`,
-		first + "  - limit: {project: 9, kind: server, most: 1}":
-			"mine.yaml:5: changes[1]: limit: project 9 does not exist",
-		first + "  - limit: {project: one, kind: server, most: 1}":
-			"mine.yaml:5: changes[1].limit.project: must be a whole number",
-		first + "  - {at: 1h, fault: {effect: {kind: explode}}}":
-			`mine.yaml:5: changes[1]: fault: effect.kind "explode": must be one of`,
+		first + "  - limit: {project: 9, kind: server, most: 1}":                      "mine.yaml:5: changes[1]: limit: project 9 does not exist",
+		first + "  - limit: {project: one, kind: server, most: 1}":                    "mine.yaml:5: changes[1].limit.project: must be a whole number",
+		first + "  - {at: 1h, fault: {effect: {kind: explode}}}":                      `mine.yaml:5: changes[1]: fault: effect.kind "explode": must be one of`,
 		first + "  - fault:\n      frist: 1\n      effect: {kind: drop}":              `mine.yaml:6: changes[1].json: unknown field "frist"`,
 		first + "  - offer: {server_type: cx99, available: false}":                    "GET /catalogue lists them",
 		first + "  - offer: {server_type: cx23}":                                      "offer: must change something",
