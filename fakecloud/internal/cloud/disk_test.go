@@ -163,7 +163,7 @@ func (m *model) cloudOperations() []func() {
 // TestTheDiskHasTheWholeCloud runs random histories and compares what is on the disk with the cloud.
 func TestTheDiskHasTheWholeCloud(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(12) {
+	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			p, clk := serverCloud(t, Options{Seed: 1})
@@ -171,7 +171,7 @@ func TestTheDiskHasTheWholeCloud(t *testing.T) {
 			onDisk(t, p.cloud, d)
 			testNetwork(t, p, "one", "10.0.0.0/24")
 			m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(seed, 1))}
-			for range 15 {
+			for range 10 {
 				run(m, m.rnd.Uint64(), 20, nil)
 				others := m.cloudOperations()
 				for range 10 {
