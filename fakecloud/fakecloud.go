@@ -191,12 +191,10 @@ func Open(o Options) (*Cloud, error) {
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
 		Reserved: o.Reserved, AutoProjects: o.AutoProjects, ProjectTTL: o.ProjectTTL,
 	})
-	for i, t := range o.Tokens {
-		if i == 0 {
-			c.token = t
-		}
-		c.cloud.AddToken(t, cloud.Token{Project: cloud.FirstProject})
+	if len(o.Tokens) > 0 {
+		c.token = o.Tokens[0]
 	}
+	c.addTokens()
 	c.api = api.New(api.Options{Cloud: c.cloud, Journal: c.journal, Date: date, AllowedHosts: o.AllowedHosts})
 	c.controller = control.New(c.cloud, c.api, c.journal, o.Actions, 0)
 	c.controller.AllowedHosts = o.AllowedHosts
@@ -210,6 +208,13 @@ func Open(o Options) (*Cloud, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// addTokens makes the tokens of the options valid.
+func (c *Cloud) addTokens() {
+	for _, t := range c.options.Tokens {
+		c.cloud.AddToken(t, cloud.Token{Project: DefaultProject})
+	}
 }
 
 // newCloud returns a cloud that lacks what holds its state.

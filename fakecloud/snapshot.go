@@ -64,9 +64,7 @@ func (c *Cloud) useDisk(d Disk) error {
 	if err := c.controller.UseDisk(d); err != nil {
 		return errors.Join(err, d.Close())
 	}
-	for _, t := range c.options.Tokens {
-		c.cloud.AddToken(t, cloud.Token{Project: DefaultProject})
-	}
+	c.addTokens()
 	return nil
 }
 
@@ -80,7 +78,7 @@ func Load(r io.Reader, o Options) (*Cloud, error) {
 		c.Close()
 		return nil, err
 	}
-	for _, t := range o.Tokens {
+	for _, t := range o.Tokens { // not the default: the snapshot may have it for something else
 		c.cloud.AddToken(t, cloud.Token{Project: DefaultProject})
 	}
 	return c, nil

@@ -46,6 +46,7 @@ func (c *Cloud) changeCatalogue(change func(*Catalogue) error) error {
 			return err
 		}
 		c.setCatalogue(&next)
+		c.saver.saveTypes()
 		return nil
 	})
 }
@@ -56,7 +57,6 @@ func (c *Cloud) setCatalogue(next *Catalogue) {
 	for d := range c.projects.Load().Scan {
 		d.set(func(st *State) { st.Catalogue = next })
 	}
-	c.saver.saveTypes()
 	c.broadcast()
 }
 

@@ -22,11 +22,10 @@ const saveAgain = time.Second
 // writes share a transaction of the disk. A write is answered when its changes are saved. What the cloud does by itself is saved in the
 // same order, so that a disk always has the whole cloud as it was at some moment.
 type diskSaver struct {
-	cloud  *Cloud
-	disk   Disk
-	report func(error) // see Cloud.OnDiskError
-	wake   chan struct{}
-	ended  chan struct{}
+	cloud *Cloud
+	disk  Disk
+	wake  chan struct{}
+	ended chan struct{}
 
 	changes []diskChange
 	places  map[entryKey]int // in changes
@@ -60,7 +59,7 @@ func (r *saveRound) wait() error {
 // saveTo lets the cloud save all later changes to a disk. The caller holds Cloud.mu.
 func (c *Cloud) saveTo(d Disk) {
 	c.saver = &diskSaver{
-		cloud: c, disk: d, report: c.onDiskError, wake: make(chan struct{}, 1), ended: make(chan struct{}), places: map[entryKey]int{},
+		cloud: c, disk: d, wake: make(chan struct{}, 1), ended: make(chan struct{}), places: map[entryKey]int{},
 	}
 	go c.saver.run()
 }
@@ -210,7 +209,7 @@ func (s *diskSaver) saveExtra(all []entry, kinds ...string) {
 	}
 }
 
-// saveScenarios replaces the scenarios on the disk, and the fault rules, which they change.
+// saveScenarios replaces the scenarios on the disk, with the server types and the fault rules, which they change.
 func (c *Cloud) saveScenarios() {
 	if c.saver == nil {
 		return
@@ -219,41 +218,41 @@ func (c *Cloud) saveScenarios() {
 	for _, s := range c.scenarios {
 		c.saver.put(s.entry())
 	}
+	c.saver.saveTypes()
 	c.saver.saveExtra(c.extraEntries(LineFault), LineFault)
 }
 
 // Sync returns when all changes so far are saved, with the parts of SaveAlso of these kinds, or all parts if there are none. It does
 // nothing for a cloud without a disk. Its error says that they could not be saved.
 func (c *Cloud) Sync(kinds ...string) error {
-	c.mu.Lock()
-	s := c.saver
-	c.mu.Unlock()
-	if s == nil {
+	if !c.saves() {
 		return nil
 	}
 	others := c.extraEntries(kinds...)
-	c.mu.Lock()
-	if len(kinds) == 0 {
-		s.removeAll(prefix(sectionOthers))
-		for _, stats := range []func(func(entry)){
-			func(yield func(entry)) { savedHistory(lineBalancer, &c.loadBalancerStats, yield) },
-			func(yield func(entry)) { savedHistory(lineUsage, &c.serverUsage, yield) },
-			func(yield func(entry)) { savedHistory(lineTraffic, &c.serverTraffic, yield) },
-		} {
-			stats(s.put)
-		}
-	}
-	s.saveExtra(others, kinds...)
-	round := s.next()
-	c.mu.Unlock()
-	return round.wait()
+	return c.noteOthers(others, kinds...).wait()
 }
 
-// savedHistory is statsEntries for a history that others change meanwhile.
-func savedHistory[S any](kind string, h *statsHistory[S], yield func(entry)) {
-	var copied statsHistory[S]
-	h.copyTo(&copied)
-	statsEntries(kind, &copied, yield)
+// saves reports whether the cloud has a disk.
+func (c *Cloud) saves() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.saver != nil
+}
+
+// noteOthers is Sync without waiting: it returns the round. Meanwhile the cloud may have been closed; then it is nil.
+func (c *Cloud) noteOthers(others []entry, kinds ...string) *saveRound {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.saver
+	if s == nil {
+		return nil
+	}
+	if len(kinds) == 0 {
+		s.removeAll(prefix(sectionOthers))
+		c.statsEntries(s.put)
+	}
+	s.saveExtra(others, kinds...)
+	return s.next()
 }
 
 // run saves changes until the cloud is closed.
@@ -267,7 +266,7 @@ func (s *diskSaver) run() {
 		case <-s.wake:
 		case <-again:
 		case <-others.C:
-			go func() { _ = s.cloud.Sync() }() // report tells its error
+			go func() { _ = s.cloud.Sync() }() // onDiskError is told
 			continue
 		case <-s.cloud.closed:
 			s.flush()
@@ -287,8 +286,8 @@ func (s *diskSaver) close() {
 		return
 	}
 	<-s.ended
-	if err := s.disk.Close(); err != nil && s.report != nil {
-		s.report(err)
+	if err := s.disk.Close(); err != nil && s.cloud.onDiskError != nil {
+		s.cloud.onDiskError(err)
 	}
 }
 
@@ -325,8 +324,8 @@ func (s *diskSaver) flush() bool {
 		clear(s.places)
 	}
 	c.mu.Unlock()
-	if s.report != nil && (err == nil) != (before == nil) {
-		s.report(err)
+	if c.onDiskError != nil && (err == nil) != (before == nil) {
+		c.onDiskError(err)
 	}
 	if round != nil {
 		if err != nil {

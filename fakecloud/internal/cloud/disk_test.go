@@ -271,6 +271,17 @@ func TestADiskThatFails(t *testing.T) {
 	sameOnDisk(t, p.cloud, d)
 }
 
+// TestACloudThatIsClosedSavesNothing shows that a caller does not wait for ever if the cloud was closed before it waits for the disk.
+func TestACloudThatIsClosedSavesNothing(t *testing.T) {
+	p, _ := serverCloud(t, Options{Seed: 1})
+	onDisk(t, p.cloud, &memoryDisk{})
+	others := p.cloud.extraEntries()
+	p.cloud.Close()
+	if err := errors.Join(p.cloud.noteOthers(others).wait(), p.cloud.Sync()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTheTimeGoesOnWithoutTheProgram shows the time of a cloud that was off for an hour, and when its work is due.
 func TestTheTimeGoesOnWithoutTheProgram(t *testing.T) {
 	start := time.Now().Add(-24 * time.Hour).UTC().Round(time.Second)

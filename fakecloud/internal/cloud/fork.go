@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -49,24 +50,26 @@ func (c *Cloud) copyLocked(clk clock.WithTicker) *Cloud {
 	c.copyScenarios(f)
 	f.rescheduleScenarios()
 	f.finished = slices.Clip(c.finished) // each appends to an array of its own
-	lost := &attachment{tasks: map[int64]*task{}}
-	wait := func(t *task) {
-		if projects[t.project.id] == nil { // it was dropped
-			return
-		}
-		copied := &task{hypervisor: lost, project: projects[t.project.id], action: t.action, server: t.server, deadline: t.deadline}
-		lost.tasks[t.action] = copied
-		f.waiting = append(f.waiting, copied)
-	}
-	for _, h := range c.hypervisors {
-		for _, id := range slices.Sorted(maps.Keys(h.tasks)) {
-			wait(h.tasks[id])
-		}
-	}
-	for _, t := range c.waiting {
-		wait(t)
-	}
+	f.findTasks()
 	return f
+}
+
+// findTasks makes the tasks of the hypervisors of the cloud that this one is a copy of, which follow from their deadlines. They are lost:
+// one that attaches gets them.
+func (c *Cloud) findTasks() {
+	lost := &attachment{tasks: map[int64]*task{}}
+	for _, j := range c.queue {
+		d, ok := j.timer.(taskDeadline)
+		if !ok {
+			continue
+		}
+		if a, ok := j.project.state.Load().Actions.Get(d.Action); ok && a.plan != nil && a.plan.Guest != nil {
+			t := &task{hypervisor: lost, project: j.project, action: a.ID, server: a.plan.Guest.Server, deadline: j.due}
+			lost.tasks[t.action] = t
+			c.waiting = append(c.waiting, t)
+		}
+	}
+	slices.SortFunc(c.waiting, func(a, b *task) int { return cmp.Compare(a.action, b.action) })
 }
 
 // sibling returns a cloud of the same options that has no projects yet, but the same addresses in use. It does nothing by itself. The

@@ -286,9 +286,14 @@ func (c *Cloud) entries(yield func(entry)) {
 			yield(j.entry())
 		}
 	}
-	statsEntries(lineBalancer, &c.loadBalancerStats, yield)
-	statsEntries(lineUsage, &c.serverUsage, yield)
-	statsEntries(lineTraffic, &c.serverTraffic, yield)
+	c.statsEntries(yield)
+}
+
+// statsEntries calls yield for the reports about traffic and usage.
+func (c *Cloud) statsEntries(yield func(entry)) {
+	c.loadBalancerStats.entries(lineBalancer, yield)
+	c.serverUsage.entries(lineUsage, yield)
+	c.serverTraffic.entries(lineTraffic, yield)
 }
 
 // header is the entry of what the cloud has once. The caller holds Cloud.mu, if the cloud runs.
@@ -363,7 +368,10 @@ func (c *Cloud) typeEntries() (all []entry) {
 	return all
 }
 
-func statsEntries[S any](kind string, h *statsHistory[S], yield func(entry)) {
+// entries calls yield, which must not use the history.
+func (h *statsHistory[S]) entries(kind string, yield func(entry)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(h.first)) {
 		saved := savedStats[S]{ID: id, First: h.first[id].UTC()}
 		for _, sample := range h.samples[id] {

@@ -340,22 +340,6 @@ func (tx *Tx) findFollowers() {
 	}
 }
 
-// resumeTasks makes the tasks of the hypervisors of the snapshot, which are lost: one that attaches gets them.
-func (l *loader) resumeTasks() {
-	lost := &attachment{tasks: map[int64]*task{}}
-	for _, j := range l.cloud.queue.sorted() {
-		d, ok := j.timer.(taskDeadline)
-		if !ok {
-			continue
-		}
-		if a, ok := l.projects[j.project.id].Actions.Get(d.Action); ok && a.plan != nil && a.plan.Guest != nil {
-			t := &task{hypervisor: lost, project: j.project, action: a.ID, server: a.plan.Guest.Server, deadline: j.due}
-			lost.tasks[t.action] = t
-			l.cloud.waiting = append(l.cloud.waiting, t)
-		}
-	}
-}
-
 func loadStats[S any](h *statsHistory[S], saved *savedStats[S]) error {
 	if !slices.IsSortedFunc(saved.Samples, func(a, b savedSample[S]) int { return a.At.Compare(b.At) }) || len(saved.Samples) > maxStats {
 		return fmt.Errorf("samples: must be at most %d, in the order of their times", maxStats)
@@ -406,7 +390,6 @@ func (l *loader) resolve() error {
 		}
 	}
 	slices.SortStableFunc(l.cloud.finished, func(a, b finishedAction) int { return a.at.Compare(b.at) })
-	l.resumeTasks()
 	for _, tx := range l.projects {
 		if err := tx.checkReferences(); err != nil {
 			return err
@@ -420,5 +403,6 @@ func (l *loader) resolve() error {
 	if l.projects[1] == nil {
 		return errors.New("project 1: must exist")
 	}
+	l.cloud.findTasks()
 	return nil
 }
