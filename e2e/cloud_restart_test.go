@@ -6,7 +6,6 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
@@ -15,15 +14,9 @@ var _ = Describe("A cluster whose cloud is killed and started again", framework.
 	framework.Dataplane, "lifecycle"), func() {
 	It("keeps its servers, nodes and load balancers, and completes the creation of a server", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		workers := env.Nodes.Workers(ctx, 2)
-		env.Services.Create(ctx, "web", local)
-		address := env.Traffic.AwaitServed(ctx, "web")
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
-		env.CCM.AwaitIdle(ctx)
-		servers, uids := env.Nodes.Servers(ctx), map[string]types.UID{}
-		for name := range servers {
-			uids[name] = env.Nodes.Get(ctx, name).UID
-		}
+		workers, address := serveWeb(ctx, env)
+		servers := env.Nodes.Servers(ctx)
+		uids := nodeUIDs(ctx, env, servers)
 		before := env.LoadBalancers.Of(ctx, "web")
 		load := env.Traffic.Load(ctx, address, framework.Port)
 		name := env.Nodes.Name("ordered")

@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,16 +18,9 @@ var _ = Describe("A whole cluster", framework.Needs(framework.NodeRoutes), frame
 	framework.Dataplane, "lifecycle"), func() {
 	It("comes back as it was after a reset of all servers at once", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		workers := env.Nodes.Workers(ctx, 2)
-		env.Services.Create(ctx, "web", local)
-		address := env.Traffic.AwaitServed(ctx, "web")
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
-		env.CCM.AwaitIdle(ctx)
+		workers, address := serveWeb(ctx, env)
 		routes, servers := env.Routes.List(ctx), env.Nodes.Servers(ctx)
-		uids := map[string]types.UID{}
-		for name := range servers {
-			uids[name] = env.Nodes.Get(ctx, name).UID
-		}
+		uids := nodeUIDs(ctx, env, servers)
 		before, from := framework.Settings(env.LoadBalancers.Of(ctx, "web")), time.Now()
 
 		env.Servers.Reset(ctx, slices.Collect(maps.Values(servers))...)
@@ -51,3 +46,24 @@ var _ = Describe("A whole cluster", framework.Needs(framework.NodeRoutes), frame
 		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before))
 	})
 })
+
+// serveWeb creates the Service web and returns the two workers that serve it, and its address, when the cluster is at rest.
+func serveWeb(ctx context.Context, env *framework.Env) (workers framework.Workers, address string) {
+	GinkgoHelper()
+	workers = env.Nodes.Workers(ctx, 2)
+	env.Services.Create(ctx, "web", local)
+	address = env.Traffic.AwaitServed(ctx, "web")
+	env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
+	env.CCM.AwaitIdle(ctx)
+	return workers, address
+}
+
+// nodeUIDs returns the UIDs of the servers' Nodes, by name.
+func nodeUIDs(ctx context.Context, env *framework.Env, servers map[string]*hcloud.Server) map[string]types.UID {
+	GinkgoHelper()
+	uids := map[string]types.UID{}
+	for name := range servers {
+		uids[name] = env.Nodes.Get(ctx, name).UID
+	}
+	return uids
+}
