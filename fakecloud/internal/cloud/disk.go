@@ -175,8 +175,8 @@ func readAhead(d Disk, yield func(*diskEntry) error) error {
 		}
 		readErr = d.Read(func(key, value []byte) error {
 			kind, project, err := kindOf(key)
-			if next = append(next, diskEntry{SnapshotLine: SnapshotLine{Kind: kind, Project: project, Data: bytes.Clone(value)}}); err == nil &&
-				len(next) == size {
+			line := SnapshotLine{Kind: kind, Project: project, Data: bytes.Clone(value)}
+			if next = append(next, diskEntry{SnapshotLine: line}); err == nil && len(next) == size {
 				err = send()
 			}
 			return err

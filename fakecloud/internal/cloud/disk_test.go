@@ -271,7 +271,7 @@ func TestADiskThatFails(t *testing.T) {
 	sameOnDisk(t, p.cloud, d)
 }
 
-// TestACloudThatIsClosedSavesNothing shows that a caller does not wait for ever if the cloud was closed before it waits for the disk.
+// TestACloudThatIsClosedSavesNothing shows that a caller does not wait forever if the cloud was closed before it waits for the disk.
 func TestACloudThatIsClosedSavesNothing(t *testing.T) {
 	p, _ := serverCloud(t, Options{Seed: 1})
 	onDisk(t, p.cloud, &memoryDisk{})

@@ -374,7 +374,8 @@ func (c *Cloud) copyScenarios(f *Cloud) {
 // scenario reads a line of a snapshot.
 func (l *loader) scenario(s *Scenario) error {
 	if s.ID <= l.cloud.lastScenario || s.Started.IsZero() || s.Started.After(l.snapshot.Time) {
-		return fmt.Errorf("scenario %d, started %v: must have an id that is larger than those before, and must have started", s.ID, s.Started)
+		return fmt.Errorf("scenario %d, started %v: must have an id that is larger than those before, and must have started", s.ID,
+			s.Started)
 	}
 	if err := s.Check(); err != nil {
 		return err
