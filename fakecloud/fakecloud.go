@@ -248,10 +248,11 @@ func (c *Cloud) Fork() *Cloud {
 
 // setUpControl gives the controller what it asks the cloud for.
 func (c *Cloud) setUpControl() {
-	c.controller.Ready = c.ready.Load
+	c.controller.Ready, c.controller.Endpoint = c.ready.Load, c.Endpoint
 	c.controller.NewFork = func() *control.Fork {
 		f := c.Fork()
 		f.ready.Store(true)
+		f.controller.Observe()
 		return &control.Fork{API: f.Handler(), Control: f.ControlHandler(), Close: f.Close}
 	}
 }
@@ -260,7 +261,7 @@ func (c *Cloud) setUpControl() {
 func (c *Cloud) startPackets(o *Options) (err error) {
 	if o.DataPlane != nil {
 		c.dataPlane = &DataPlane{plane.StartBalancers(c.cloud, plane.Options(*o.DataPlane))}
-		c.controller.Endpoints = c.dataPlane.balancers.AllEndpoints
+		c.controller.Endpoints, c.controller.Traffic = c.dataPlane.balancers.AllEndpoints, c.dataPlane.balancers.AllTraffic
 	}
 	if o.Router != nil {
 		c.network = o.Router.Network

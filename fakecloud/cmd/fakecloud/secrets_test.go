@@ -286,6 +286,36 @@ func (v *vault) mistakes(certificate, key, userData string) {
 	v.token = "first-secret-token-0123456789"
 }
 
+// exchanges looks for secrets in the bodies of all requests.
+func (v *vault) exchanges() {
+	v.Helper()
+	_, text := v.request("GET", v.control+"/journal/count", nil)
+	var last struct {
+		Seq int `json:"last_seq"`
+	}
+	if err := json.Unmarshal([]byte(text), &last); err != nil || last.Seq == 0 {
+		v.Fatalf("%s: %v", text, err)
+	}
+	bodies := 0
+	for seq := range last.Seq {
+		path := fmt.Sprintf("/journal/%d", seq+1)
+		status, text := v.request("GET", v.control+path, nil)
+		var answer struct {
+			Request, Response string
+			Kept              bool
+		}
+		if err := json.Unmarshal([]byte(text), &answer); err != nil || status != http.StatusOK || !answer.Kept {
+			v.Errorf("GET %s: %d %s", path, status, text)
+		}
+		bodies += min(len(answer.Request), 1)
+		v.search("GET "+path, strings.ReplaceAll(answer.Request+answer.Response, `\n`, "\n"))
+		v.search("GET "+path, answer.Request+answer.Response)
+	}
+	if bodies < 20 {
+		v.Errorf("%d requests were shown with a body, want at least 20", bodies)
+	}
+}
+
 // outputs looks for secrets in everything that can be read without a token.
 func (v *vault) outputs() {
 	v.Helper()
@@ -302,6 +332,7 @@ func (v *vault) outputs() {
 		}
 		v.search("GET "+path, text)
 	}
+	v.exchanges()
 	resp, err := http.Get(v.control + "/events?snapshot=true")
 	if err != nil {
 		v.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
@@ -16,6 +17,10 @@ func (a *API) record(next Handler) Handler {
 		return next
 	}
 	return func(w http.ResponseWriter, r *Request) {
+		var began time.Time
+		if a.journal.Observed() {
+			began, r.writer.details = time.Now(), &requestlog.Details{}
+		}
 		defer func() {
 			e := &journal.Entry{
 				Time: r.arrived, Duration: a.cloud.Clock().Since(r.arrived), CorrelationID: r.CorrelationID,
@@ -33,7 +38,14 @@ func (a *API) record(next Handler) Handler {
 			if r.known {
 				e.Project = r.token.Project
 			}
-			a.journal.Add(e)
+			details := r.writer.details
+			if details != nil {
+				details.Took = time.Since(began)
+				if token := r.bearer(); len(token) >= minSecretToken {
+					details.Remove(token)
+				}
+			}
+			a.journal.AddDetailed(e, details)
 		}()
 		next(w, r)
 	}

@@ -115,6 +115,21 @@ func (a *API) SaveRates() []SavedRate {
 	return all
 }
 
+// RatesLeft returns how many requests are left to projects, to at most n of them. It is empty if there is no limit.
+func (a *API) RatesLeft(now time.Time, n int) map[int64]int {
+	l, left := a.limits, map[int64]int{}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for key, b := range l.buckets {
+		if key.project != 0 && l.perHour > 0 && len(left) < n {
+			b.mu.Lock()
+			left[key.project] = b.level(now, l.perHour)
+			b.mu.Unlock()
+		}
+	}
+	return left
+}
+
 // LoadRates replaces what is left of the rate limits.
 func (a *API) LoadRates(saved []SavedRate) {
 	l := a.limits

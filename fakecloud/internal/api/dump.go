@@ -15,6 +15,8 @@ type Shown interface {
 	Kind() store.Kind
 	// Plural is the kind's name in paths and lists.
 	Plural() string
+	// Len returns how many there are in a state.
+	Len(st *cloud.State) int
 	// All yields the id and the JSON of all resources in a state, at a time, by id.
 	All(st *cloud.State, now time.Time) iter.Seq2[int64, json.RawMessage]
 	// One returns the JSON of one resource at a time and reports whether it exists. It is not kept: see [API.Event].
@@ -46,6 +48,9 @@ func (s shownResource[T]) Kind() store.Kind { return s.kind }
 
 // Plural implements Shown.
 func (s shownResource[T]) Plural() string { return s.plural }
+
+// Len implements Shown.
+func (s shownResource[T]) Len(st *cloud.State) int { return s.table(st).Len() }
 
 // All implements Shown.
 func (s shownResource[T]) All(st *cloud.State, _ time.Time) iter.Seq2[int64, json.RawMessage] {
@@ -84,6 +89,8 @@ type shownActions struct{}
 
 func (shownActions) Kind() store.Kind { return cloud.KindAction }
 func (shownActions) Plural() string   { return "actions" }
+
+func (shownActions) Len(st *cloud.State) int { return st.Actions.Len() }
 
 func (shownActions) All(st *cloud.State, now time.Time) iter.Seq2[int64, json.RawMessage] {
 	return func(yield func(int64, json.RawMessage) bool) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
@@ -177,6 +179,9 @@ func (r *Request) Bind(out any) error {
 		return cloud.ErrJSON("it could not be read")
 	}
 	r.writer.bytesIn = int64(len(body))
+	if d := r.writer.details; d != nil {
+		d.Request = bytes.Clone(body[:min(len(body), requestlog.MaxBody)])
+	}
 	if r.HTTP.Context().Value(onlyUnknownFields{}) != nil {
 		if err := bind.Unknown(r.HTTP.Context(), body, out, r.date.day()); err != nil {
 			return err
@@ -200,6 +205,7 @@ type responseWriter struct {
 	status   int
 	bytesIn  int64
 	bytesOut int64
+	details  *requestlog.Details // nil if the journal does not need them
 }
 
 func (w *responseWriter) WriteHeader(status int) {
@@ -212,6 +218,9 @@ func (w *responseWriter) WriteHeader(status int) {
 func (w *responseWriter) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
+	}
+	if d := w.details; d != nil && len(d.Response) < requestlog.MaxBody {
+		d.Response = append(d.Response, b[:min(len(b), requestlog.MaxBody-len(d.Response))]...)
 	}
 	n, err := w.ResponseWriter.Write(b)
 	w.bytesOut += int64(n)

@@ -146,6 +146,13 @@ func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) {
 	return s, states
 }
 
+// EventCounts returns how many events there were, and how many subscriptions are open.
+func (c *Cloud) EventCounts() (events uint64, subscribers int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events.seq, c.events.subscribers
+}
+
 // Next waits for the next event and returns it. It returns ErrClosed if the subscription is closed, or after the last event of a
 // closed cloud. If the context ends first, it returns the context's error.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {

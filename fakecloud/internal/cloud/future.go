@@ -43,6 +43,14 @@ func (c *Cloud) Timeline() []Due {
 	return all
 }
 
+// DueCount returns the length of the timeline.
+func (c *Cloud) DueCount() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sweep()
+	return len(c.queue)
+}
+
 // timerNames are the names of timers, by type.
 var timerNames = sync.OnceValue(func() map[reflect.Type]string {
 	names := map[reflect.Type]string{}

@@ -31,14 +31,21 @@ type Controller struct {
 	Journal *requestlog.Log
 	// AllowedHosts are names that the control API accepts in addition to loopback names and addresses.
 	AllowedHosts []string
+	// Endpoint, if set, returns the endpoint of the API for clients, which the page shows.
+	Endpoint func() string
 	// Endpoints, if set, returns where load balancers listen on this machine.
 	Endpoints func() []wire.LoadBalancerEndpoint
+	// Traffic, if set, returns what each load balancer has moved.
+	Traffic func() []wire.LoadBalancerTraffic
 	// Ready, if set, reports whether clients can use the API.
 	Ready func() bool
 
 	// NewFork returns a fork of the cloud, with its own API and control API.
 	NewFork func() *Fork
 	forks   forks
+
+	observe sync.Once
+	metrics *metrics // nil until Observe
 
 	mu        sync.Mutex // guards the fields below, and AddProject
 	actions   string

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -107,14 +108,23 @@ func listJournal(c *Controller, r *http.Request) (any, error) {
 		return nil, err
 	}
 	count := len(entries)
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			return nil, fmt.Errorf("parameter limit=%.64q: must be a number of at least 0", text)
-		}
-		entries = entries[max(0, count-n):]
+	n, err := limitParam(q, count)
+	if err != nil {
+		return nil, err
 	}
-	return journalJSON(r, c, entries, count)
+	return journalJSON(r, c, entries[count-n:], count)
+}
+
+func getExchange(c *Controller, r *http.Request) (any, error) {
+	seq, err := idParam(r, "seq")
+	if err != nil {
+		return nil, err
+	}
+	e, request, response, kept, err := c.Journal.Bodies(uint64(seq))
+	if err != nil {
+		return nil, statusError{http.StatusNotFound, fmt.Errorf("request %d %w", seq, err)}
+	}
+	return map[string]any{"entry": e, "request": request, "response": response, "kept": kept}, nil
 }
 
 // journalJSON shows entries of the journal. count is the number of all matching entries.
@@ -272,8 +282,23 @@ func setProfile(c *Controller, r *http.Request) (any, error) {
 	return getProfile(c, r)
 }
 
-func timeline(c *Controller, _ *http.Request) (any, error) {
-	return map[string]any{"time": c.Cloud.Now(), "timeline": c.Cloud.Timeline()}, nil
+func timeline(c *Controller, r *http.Request) (any, error) {
+	due := c.Cloud.Timeline()
+	n, err := limitParam(r.URL.Query(), len(due))
+	return map[string]any{"time": c.Cloud.Now(), "count": len(due), "timeline": due[:n]}, err
+}
+
+// limitParam returns the parameter limit, at most n.
+func limitParam(q url.Values, n int) (int, error) {
+	text := q.Get("limit")
+	if text == "" {
+		return n, nil
+	}
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 0 {
+		return 0, fmt.Errorf("parameter limit=%.64q: must be a number of at least 0", text)
+	}
+	return min(limit, n), nil
 }
 
 func resumeActions(c *Controller, _ *http.Request) (any, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control/page"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
@@ -34,7 +35,7 @@ type Endpoint struct {
 // Endpoints returns the whole control API.
 func Endpoints() []Endpoint {
 	return []Endpoint{
-		{Method: "GET", Path: "/", Summary: "this list"},
+		{Method: "GET", Path: "/", Summary: "this list; for a browser, a page that shows the cloud", stream: showIndex},
 		{Method: "GET", Path: "/health", Summary: "200 while the process answers", handle: health},
 		{Method: "GET", Path: "/ready", Summary: "200 when the API can be used, 503 before", handle: ready},
 		{Method: "POST", Path: "/reset",
@@ -51,6 +52,8 @@ func Endpoints() []Endpoint {
 		{Method: "GET", Path: "/journal/await",
 			Summary: "wait until n= requests (default 1) are in the journal; the same parameters select; 504 after timeout= (default " +
 				"30s) of the machine's time", handle: awaitJournal},
+		{Method: "GET", Path: "/journal/{seq}", Summary: "one request with its body and that of its answer, without secrets; " +
+			"the bodies of the latest 1,000 requests are kept, 16 KiB of each", handle: getExchange},
 		{Method: "DELETE", Path: "/journal", Summary: "empty the journal", handle: deleteJournal},
 		{Method: "GET", Path: "/faults", Summary: "the fault rules, and how many requests each has selected and taken", handle: listFaults},
 		{Method: "POST", Path: "/faults",
@@ -61,6 +64,9 @@ func Endpoints() []Endpoint {
 				"machine's time", handle: awaitFault},
 		{Method: "DELETE", Path: "/faults/{name}", Summary: "remove one fault rule", handle: deleteFault},
 		{Method: "DELETE", Path: "/faults", Summary: "remove all fault rules", handle: deleteFaults},
+		{Method: "GET", Path: "/metrics", Summary: "numbers in the format of Prometheus", stream: showMetrics},
+		{Method: "GET", Path: "/debug/pprof/{profile}", Summary: "a profile for go tool pprof: profile?seconds=30 of the CPU, heap, " +
+			"goroutine, allocs, block, mutex, or trace?seconds=1", stream: showProfile},
 		{Method: "GET", Path: "/operations", Summary: "methods, routes and operation names for fault rules and the journal",
 			handle: listOperations},
 		{Method: "GET", Path: "/error_codes", Summary: "error codes for fault rules, with their HTTP status", handle: listCodes},
@@ -68,8 +74,8 @@ func Endpoints() []Endpoint {
 		{Method: "POST", Path: "/clock/step",
 			Summary: `move the clock forward: {"by": "30s"}; when this answers, the cloud has done what became due`, handle: stepClock},
 		{Method: "PUT", Path: "/clock/speed", Summary: `make the clock run faster or slower: {"speed": 10}; 0 stops it`, handle: setSpeed},
-		{Method: "GET", Path: "/timeline", Summary: "what is due later, and for which resources, in the order in which it happens",
-			handle: timeline},
+		{Method: "GET", Path: "/timeline", Summary: "what is due later, and for which resources, in the order in which it happens; " +
+			"limit= shows the next ones only", handle: timeline},
 		{Method: "GET", Path: "/snapshot", Summary: "all that the cloud has, with its secrets: JSON lines for PUT /snapshot and --snapshot",
 			stream: getSnapshot},
 		{Method: "PUT", Path: "/snapshot",
@@ -143,17 +149,13 @@ func Endpoints() []Endpoint {
 func (c *Controller) Handler() http.Handler {
 	mux := chi.NewRouter()
 	for _, e := range Endpoints() {
-		switch {
-		case e.stream != nil:
+		if e.stream != nil {
 			mux.Method(e.Method, e.Path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.stream(c, w, r) }))
-		case e.handle != nil:
+		} else {
 			mux.Method(e.Method, e.Path, c.serve(e.handle))
-		default:
-			mux.Method(e.Method, e.Path, c.serve(func(*Controller, *http.Request) (any, error) {
-				return map[string]any{"endpoints": Endpoints()}, nil
-			}))
 		}
 	}
+	mux.Method(http.MethodGet, "/ui/*", page.Files())
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusNotFound, errorBody{r.URL.Path + " does not exist; GET / lists all paths"})
 	})
@@ -166,6 +168,19 @@ func (c *Controller) Handler() http.Handler {
 			"the headers Origin and Sec-Fetch-Site"})
 	}))
 	return c.forks.route(protection.Handler(c.guard(mux)))
+}
+
+// showIndex lists the control API, or answers a browser with the page.
+func showIndex(c *Controller, w http.ResponseWriter, r *http.Request) {
+	if !page.Wanted(r) {
+		writeJSON(w, http.StatusOK, map[string]any{"endpoints": Endpoints()})
+		return
+	}
+	endpoint := ""
+	if c.Endpoint != nil {
+		endpoint = c.Endpoint()
+	}
+	page.Index(w, endpoint)
 }
 
 // guard refuses the requests that a browser sends for a foreign web page. Such a request has no JSON content type, or its

@@ -27,7 +27,7 @@ var importers = map[string]string{
 	"golang.org/x/sys":                     "dataplane/netdev and disk only",
 	"go.etcd.io/bbolt":                     "disk only",
 	"golang.org/x/text":                    "of golang.org/x/net and hcloud-go",
-	"github.com/prometheus/client_golang":  "of hcloud-go",
+	"github.com/prometheus/client_golang":  "metrics, here and of hcloud-go",
 	"github.com/prometheus/client_model":   "of hcloud-go",
 	"github.com/prometheus/common":         "of hcloud-go",
 	"github.com/prometheus/procfs":         "of hcloud-go",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 // align reports to the cloud the health of targets that the engine knows and the cloud does not: after some changes, the
@@ -172,4 +173,19 @@ func (d *Balancers) reportTraffic(last time.Time) time.Time {
 		}
 	}
 	return now
+}
+
+// AllTraffic returns what each load balancer has moved.
+func (d *Balancers) AllTraffic() (all []wire.LoadBalancerTraffic) {
+	for _, p := range d.core.Projects() {
+		for lb := range p.View().LoadBalancers.All() {
+			if s, err := d.engine.Stats(lb.ID); err == nil {
+				all = append(all, wire.LoadBalancerTraffic{
+					Project: p.ID(), ID: lb.ID, Open: s.OpenConnections, Connections: s.Connections, Requests: s.Requests,
+					BytesIn: s.BytesIn, BytesOut: s.BytesOut,
+				})
+			}
+		}
+	}
+	return all
 }

@@ -55,6 +55,8 @@ type Log struct {
 	bytes  atomic.Int64
 	oldest atomic.Uint64
 
+	details atomic.Pointer[details] // nil until Observe
+
 	waiting atomic.Int64 // the number of calls of Await
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced by an Add during an Await
@@ -80,10 +82,16 @@ func (j *Log) init() {
 }
 
 // Add appends an entry and sets its Seq. It cuts texts that are longer than MaxField. Do not change the entry afterwards.
-func (j *Log) Add(e *journal.Entry) {
+func (j *Log) Add(e *journal.Entry) { j.AddDetailed(e, nil) }
+
+// AddDetailed is Add with the details, for a log that is observed.
+func (j *Log) AddDetailed(e *journal.Entry, of *Details) {
 	j.init()
 	clip(e)
 	e.Seq = j.seq.Add(1)
+	if d := j.details.Load(); d != nil && of != nil {
+		d.add(e, of)
+	}
 	slot := j.slot(e.Seq)
 	for {
 		old := slot.Load()
@@ -209,6 +217,11 @@ func (j *Log) Reset(context.Context) error {
 	for i := range j.ring {
 		if e := j.ring[i].Swap(nil); e != nil {
 			j.bytes.Add(-size(e))
+		}
+	}
+	if d := j.details.Load(); d != nil {
+		for i := range d.ring {
+			d.ring[i].Store(nil)
 		}
 	}
 	return nil

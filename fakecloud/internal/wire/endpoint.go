@@ -11,3 +11,10 @@ type LoadBalancerEndpoint struct {
 	// Error says why Local is missing or has another port, and what to do.
 	Error string `json:"error,omitempty"`
 }
+
+// LoadBalancerTraffic is what a load balancer has moved on this machine since it was created or the program was started.
+type LoadBalancerTraffic struct {
+	Project, ID                              int64
+	Open                                     int64 // connections
+	Connections, Requests, BytesIn, BytesOut int64
+}

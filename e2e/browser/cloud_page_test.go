@@ -1,0 +1,430 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+)
+
+const pictures = "../../out/browser"
+
+// shown is a cloud whose page is open.
+type shown struct {
+	*Page
+	cloud   *fakecloud.Cloud
+	client  *hcloud.Client
+	control string
+}
+
+// open starts a cloud and opens its page.
+func open(t *testing.T, o fakecloud.Options) *shown {
+	t.Helper()
+	p := Open(t, pictures) // first: without a browser, the test ends here
+	cloud := fakecloud.New(o)
+	t.Cleanup(cloud.Close)
+	_, err := cloud.Start(t.Context(), "")
+	s := &shown{Page: p, cloud: cloud, client: cloud.Client()}
+	if err == nil {
+		s.control, err = cloud.StartControl(t.Context(), "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Go(s.control + "/")
+	s.Sees("live")
+	return s
+}
+
+// check looks at the page as it is now, light and dark.
+func (s *shown) check(where string) {
+	s.Helper()
+	for _, dark := range []bool{true, false} {
+		s.Appear(1280, 900, dark)
+		s.CheckAccessibility(where)
+	}
+}
+
+func (s *shown) host() string {
+	u, err := url.Parse(s.control)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return u.Host
+}
+
+// must returns what a call has returned, or ends the test.
+func must[T any](t testing.TB, v T, _ *hcloud.Response, err error) T {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// cluster creates what a Kubernetes cluster of fifteen servers has.
+func (s *shown) cluster() {
+	s.Helper()
+	ctx := s.Context()
+	_, all, _ := net.ParseCIDR("10.0.0.0/8")
+	_, nodes, _ := net.ParseCIDR("10.0.0.0/16")
+	fsn1 := &hcloud.Location{Name: "fsn1"}
+	create := func(n *hcloud.Network, r *hcloud.Response, err error) *hcloud.Network { return must(s, n, r, err) }
+	network := create(s.client.Network.Create(ctx, hcloud.NetworkCreateOpts{Name: "cluster", IPRange: all, Subnets: []hcloud.NetworkSubnet{
+		{Type: hcloud.NetworkSubnetTypeCloud, IPRange: nodes, NetworkZone: hcloud.NetworkZoneEUCentral},
+	}}))
+	rules := []hcloud.FirewallRule{{
+		Direction: hcloud.FirewallRuleDirectionIn, Protocol: hcloud.FirewallRuleProtocolTCP, Port: hcloud.Ptr("22"),
+		SourceIPs: []net.IPNet{{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}},
+	}}
+	firewall, r, err := s.client.Firewall.Create(ctx, hcloud.FirewallCreateOpts{Name: "ssh", Rules: rules})
+	must(s, firewall, r, err)
+	for i := range 15 {
+		role := "worker"
+		if i < 3 {
+			role = "control-plane"
+		}
+		server, r, err := s.client.Server.Create(ctx, hcloud.ServerCreateOpts{
+			Name: fmt.Sprintf("%s-%d", role, i+1), ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+			Location: fsn1, Networks: []*hcloud.Network{network}, Labels: map[string]string{"role": role}, UserData: "#cloud-config user-data-secret",
+			Firewalls: []*hcloud.ServerCreateFirewall{{Firewall: *firewall.Firewall}},
+		})
+		must(s, server, r, err)
+		private := must2(s)(s.client.Server.GetByID(ctx, server.Server.ID)).PrivateNet[0].IP
+		_, pods, _ := net.ParseCIDR(fmt.Sprintf("10.244.%d.0/24", i))
+		_, r, err = s.client.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: pods, Gateway: private}})
+		must(s, pods, r, err)
+		if i == 4 {
+			v, r, err := s.client.Volume.Create(ctx, hcloud.VolumeCreateOpts{Name: "pvc-1", Size: 20, Server: server.Server})
+			must(s, v, r, err)
+		}
+	}
+	for name, role := range map[string]string{"ingress": "worker", "api": "control-plane"} {
+		lb, r, err := s.client.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
+			Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: fsn1, Network: network,
+			Targets: []hcloud.LoadBalancerCreateOptsTarget{{
+				Type: hcloud.LoadBalancerTargetTypeLabelSelector, UsePrivateIP: hcloud.Ptr(true),
+				LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=" + role},
+			}},
+			Services: []hcloud.LoadBalancerCreateOptsService{{
+				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(443), DestinationPort: hcloud.Ptr(30443),
+			}},
+		})
+		must(s, lb, r, err)
+	}
+	floating, r, err := s.client.FloatingIP.Create(ctx, hcloud.FloatingIPCreateOpts{
+		Type: hcloud.FloatingIPTypeIPv4, Name: hcloud.Ptr("egress"), Server: must2(s)(s.client.Server.GetByName(ctx, "worker-5")),
+	})
+	must(s, floating, r, err)
+}
+
+// must2 is must for a call with three results, as an argument.
+func must2(t testing.TB) func(*hcloud.Server, *hcloud.Response, error) *hcloud.Server {
+	return func(s *hcloud.Server, _ *hcloud.Response, err error) *hcloud.Server {
+		if err != nil || s == nil {
+			t.Fatalf("server %v: %v", s, err)
+		}
+		return s
+	}
+}
+
+func TestAnEmptyCloudSaysHowToBegin(t *testing.T) {
+	s := open(t, fakecloud.Options{})
+	s.Sees("The cloud is empty")
+	s.Sees("export HCLOUD_ENDPOINT=" + s.cloud.Endpoint())
+	for _, view := range []string{"Resources", "Requests", "Actions", "Incidents", "Clock and state", "Map"} {
+		s.Click(view)
+		s.Sees(view)
+		s.check("empty, " + view)
+	}
+	s.Picture("empty-light")
+	s.Appear(1280, 900, true)
+	s.Picture("empty-dark")
+	s.CheckConsole(s.host())
+}
+
+func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
+	s := open(t, fakecloud.Options{})
+	s.cluster()
+	if err := s.cloud.Step(t.Context(), time.Minute); err != nil { // the load balancers' first health checks
+		t.Fatal(err)
+	}
+	s.Sees("15 servers, 2 load balancers, 1 network")
+	s.Await("draw all servers", "document.querySelectorAll('.server').length === 15")
+	s.Await("draw a line to each target", "document.querySelectorAll('svg.lines path').length === 15")
+	for _, text := range []string{"12 of 12", "3 of 3", "tcp 443 → 30443", "egress", "⇠ 10.244.14.0/24", "20 GB", "Subnet 10.0.0.0/16"} {
+		s.Sees(text)
+	}
+	s.check("map")
+	s.Picture("cluster-light")
+	s.Appear(1280, 900, true)
+	s.Picture("cluster-dark")
+	s.Appear(390, 844, false)
+	s.Await("fit on a phone", "document.documentElement.scrollWidth <= innerWidth")
+	s.Picture("cluster-phone")
+	s.Appear(1280, 900, false)
+
+	worker := must2(t)(s.client.Server.GetByName(t.Context(), "worker-5"))
+	s.Click("worker-5")
+	for _, text := range []string{"Connected to", "load balancer ingress", "volume pvc-1", "network cluster", "firewall ssh", `"status": "running"`} {
+		s.Sees(text)
+	}
+	s.check("server")
+	s.Picture("server-light")
+	s.Click("POST create_server")
+	s.Sees("debian-13")
+	s.Sees(`"root_password": "REDACTED"`)
+	s.Misses("user-data-secret")
+	s.check("request")
+	s.Picture("request-light")
+	Do(s.Page, "press Escape", chromedp.KeyEvent(kb.Escape))
+	s.Sees("load balancer ingress") // the server again
+
+	// What changes is shown as it changes.
+	if _, _, err := s.client.Server.Poweroff(t.Context(), worker); err != nil {
+		t.Fatal(err)
+	}
+	s.Sees(`"status": "off"`)
+	if _, _, err := s.client.Server.DeleteWithResult(t.Context(), worker); err != nil {
+		t.Fatal(err)
+	}
+	s.Sees("(deleted)")
+	s.Click("Close")
+	s.Sees("14 servers")
+	s.CheckConsole(s.host())
+}
+
+func TestTablesAreSearchedAndSorted(t *testing.T) {
+	s := open(t, fakecloud.Options{})
+	s.cluster()
+	s.Click("Resources")
+	s.Click("servers")
+	s.check("table")
+	s.Picture("table-light")
+	s.Fill("Search", "role=control-plane")
+	s.Await("find three", "document.querySelectorAll('tbody tr').length === 3")
+	s.Fill("Search", "")
+	const firstName = "document.querySelector('tbody tr td:nth-child(2)').innerText"
+	s.Click("Name")
+	s.Await("sort by name", firstName+" === 'control-plane-1'")
+	s.Click("Name")
+	s.Await("sort downwards", firstName+" === 'worker-15'")
+	for _, kind := range []string{"load balancers", "networks", "volumes", "firewalls", "floating IPs", "primary IPs"} {
+		s.Click(kind)
+		s.Await("show "+kind, fmt.Sprintf("document.querySelector('caption')?.innerText === %q && document.querySelector('tbody tr')", kind))
+	}
+	s.check("tables")
+
+	other, token, err := s.cloud.AddProject(t.Context(), "staging", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := hcloud.NewClient(hcloud.WithEndpoint(s.cloud.Endpoint()), hcloud.WithToken(token))
+	key, r, err := client.SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{
+		Name: "mine", PublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA mine",
+	})
+	must(t, key, r, err)
+	s.Await("offer the project", "[...document.querySelectorAll('#project option')].some(o => o.innerText === 'staging')")
+	s.Fill("Project", fmt.Sprint(other))
+	s.Click("SSH keys")
+	s.Sees("mine")
+	s.Await("hide other projects", "document.querySelectorAll('.kinds a').length === 1")
+	s.CheckConsole(s.host())
+}
+
+func TestRequestsAreShownLive(t *testing.T) {
+	s := open(t, fakecloud.Options{})
+	s.Click("Requests")
+	s.Sees("No request yet")
+	s.cluster()
+	s.Sees("/v1/load_balancers")
+	if _, _, err := s.client.Server.Create(t.Context(), hcloud.ServerCreateOpts{Name: "x", ServerType: &hcloud.ServerType{Name: "moon"}, Image: &hcloud.Image{Name: "debian-13"}}); err == nil {
+		t.Fatal("a server of the type moon was created")
+	}
+	s.Sees("invalid_input")
+	s.check("requests")
+	s.Picture("requests-light")
+	Eval[chromedp.Void](s.Page, "document.querySelectorAll('.tools input[type=checkbox]')[1].click()")
+	s.Await("show the error only", "document.querySelectorAll('tbody tr').length === 1")
+	s.Click("POST /v1/servers")
+	s.Sees("moon")
+	s.Sees("server_type")
+	s.Click("Close")
+	Eval[chromedp.Void](s.Page, "document.querySelectorAll('.tools input[type=checkbox]')[1].click()")
+	s.Fill("Operation", "create_network")
+	s.Await("show one operation only", "document.querySelectorAll('tbody tr').length === 1")
+	s.Click("Pause")
+	s.Click("Continue")
+	s.Click("Empty the journal")
+	s.Sees("No request yet")
+	s.CheckConsole(s.host())
+}
+
+func TestIncidentsAreStartedAndEnded(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, fakecloud.Options{})
+	s.Click("Incidents")
+	s.Fill("location of sold-out", "hel1")
+	s.Click("Start sold-out")
+	s.Sees("location=hel1")
+	s.check("incidents")
+	running, err := s.cloud.Scenarios().List(ctx)
+	if err != nil || len(running) != 1 || running[0].Parameters["location"] != "hel1" {
+		t.Fatalf("running: %+v, %v", running, err)
+	}
+	s.Picture("incidents-light")
+	s.Click(fmt.Sprintf("End sold-out %d", running[0].ID))
+	s.Sees("sold-out has ended")
+	if running, _ = s.cloud.Scenarios().List(ctx); len(running) != 0 {
+		t.Errorf("still running: %+v", running)
+	}
+
+	s.Fill("Operation", "list_servers")
+	s.Fill("Effect", "api_error")
+	s.Await("list the codes", "document.querySelectorAll('.tools select')[1]?.options.length > 5")
+	s.Fill("Code", "maintenance")
+	s.Fill("First", "2")
+	s.Click("Add a fault rule")
+	s.Sees("api error maintenance")
+	if _, err := s.client.Server.All(ctx); !hcloud.IsError(err, hcloud.ErrorCode("maintenance")) {
+		t.Errorf("the rule is not in force: %v", err)
+	}
+	rules, err := s.cloud.Faults().List(ctx)
+	if err != nil || len(rules) != 1 || rules[0].First != 2 || rules[0].Effect.Kind != fault.KindAPIError {
+		t.Fatalf("%+v, %v", rules, err)
+	}
+	s.Click("Remove " + rules[0].Name)
+	s.Sees("is removed")
+	if rules, _ = s.cloud.Faults().List(ctx); len(rules) != 0 {
+		t.Errorf("still in force: %+v", rules)
+	}
+	s.Fill("Operation", "no_such_operation")
+	s.Click("Add a fault rule")
+	s.Sees("no_such_operation") // and why that is wrong
+	s.Await("tell it as an error", "document.querySelector('#message.bad')")
+	// The browser reports the refused request, too.
+	s.mu.Lock()
+	s.problems = slicesDelete(s.problems, "400 (Bad Request)")
+	s.mu.Unlock()
+	s.CheckConsole(s.host())
+}
+
+func slicesDelete(all []string, with string) (rest []string) {
+	for _, text := range all {
+		if !strings.Contains(text, with) {
+			rest = append(rest, text)
+		}
+	}
+	return rest
+}
+
+func TestTheClockIsStopped(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, fakecloud.Options{Actions: "10m"})
+	s.Click("Clock and state")
+	s.Click("Stop")
+	s.Sees("(stopped)")
+	created, r, err := s.client.Server.Create(ctx, hcloud.ServerCreateOpts{
+		Name: "slow", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+	})
+	must(t, created, r, err)
+	s.Sees("create server")
+	s.check("clock")
+	s.Picture("clock-light")
+	before, _ := s.cloud.Now(ctx)
+	s.Click("Actions")
+	s.Sees("create_server")
+	s.check("actions")
+	s.Picture("actions-light")
+	s.Click("Clock and state")
+	s.Fill("Let pass", "30m")
+	s.Click("Step")
+	s.Sees("30m have passed")
+	if after, _ := s.cloud.Now(ctx); after.Sub(before) < 30*time.Minute {
+		t.Errorf("%v have passed, want 30m", after.Sub(before))
+	}
+	s.Click("A minute each second")
+	s.Await("show the speed", "document.getElementById('time').innerText.includes('×60')")
+	s.Click("Real time")
+	s.Fill("Actions take", "5s")
+	s.Click("Set the duration")
+	s.Sees("new actions take that long")
+	s.Fill("Requests per hour", "100")
+	s.Click("Set the rate limit")
+	s.Sees("the rate limit is changed")
+	if n, _ := s.cloud.RateLimit(ctx); n != 100 {
+		t.Errorf("rate limit %d, want 100", n)
+	}
+	s.Click("Make a copy")
+	s.Sees("copy 1")
+	s.Click("copy 1")
+	s.Sees("live")
+	s.Sees("1 server,")
+	s.Go(s.control + "/#/clock")
+	s.Click("Remove copy 1")
+	s.Sees("the copy is removed")
+	s.Click("Reset the cloud")
+	s.Sees("the cloud is empty")
+	s.Click("Map")
+	s.Sees("The cloud is empty")
+	s.CheckConsole(s.host())
+}
+
+// TestALargeCloudIsShown logs how long the page was busy at most, for the README.
+func TestALargeCloudIsShown(t *testing.T) {
+	s := open(t, fakecloud.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const servers = 10_000
+	for i := range servers {
+		created, r, err := s.client.Server.Create(ctx, hcloud.ServerCreateOpts{
+			Name: fmt.Sprintf("server-%05d", i), ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+		})
+		must(t, created, r, err)
+	}
+	s.Sees("10,000 servers")
+	s.Await("draw dots", "document.querySelectorAll('.dots .dot').length === 2000")
+	s.check("10,000 servers")
+	s.Picture("large-light")
+	s.Appear(1280, 900, true)
+	s.Picture("large-dark")
+
+	// A thousand requests a second.
+	Eval[chromedp.Void](s.Page, `window.busy = 0;
+		new PerformanceObserver(l => l.getEntries().forEach(e => { busy = Math.max(busy, e.duration); })).observe({type: 'longtask'})`)
+	go func() {
+		for tick := time.NewTicker(time.Millisecond); ctx.Err() == nil; <-tick.C {
+			_, _, _ = s.client.Server.GetByID(ctx, 1000001)
+		}
+	}()
+	s.Click("Requests")
+	s.Sees("older or faster ones are not shown")
+	if _, err := s.cloud.Journal().Await(ctx, journal.Filter{Method: http.MethodGet}, 3000); err != nil {
+		t.Fatal(err)
+	}
+	s.Click("Resources")
+	s.Click("servers")
+	s.Await("show a page", "document.querySelectorAll('tbody tr').length === 100")
+	s.Sees("1 to 100 of 10,000")
+	s.Click("Next")
+	s.Sees("101 to 200")
+	s.Fill("Search", "server-09999")
+	s.Await("find one", "document.querySelectorAll('tbody tr').length === 1")
+	s.Picture("large-table")
+	busy := Eval[float64](s.Page, "busy")
+	n, _ := s.cloud.Journal().Count(ctx, journal.Filter{Method: http.MethodGet})
+	t.Logf("with %d servers and %d reads in the journal, the page was busy for at most %.0f ms at a time", servers, n, busy)
+	s.CheckConsole(s.host())
+}

@@ -1,0 +1,62 @@
+// Package page is the web page of the control API. It shows a cloud live and changes it over that API, so it has no rights of its own.
+// It has no build step and sends no requests to other hosts: what the browser runs is what is in the folder ui.
+package page
+
+import (
+	"bytes"
+	"embed"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"strings"
+)
+
+//go:embed ui
+var files embed.FS
+
+var index = template.Must(template.ParseFS(files, "ui/index.html"))
+
+// policy lets the page load nothing from elsewhere, run no script that is written into it, and be in no frame.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; " +
+	"form-action 'none'; frame-ancestors 'none'"
+
+// Wanted reports whether a request for / comes from a browser. Other clients get JSON.
+func Wanted(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// Index answers with the page. endpoint is that of the API for clients, or "" if it does not listen.
+func Index(w http.ResponseWriter, endpoint string) {
+	var out bytes.Buffer
+	if err := index.Execute(&out, map[string]string{"Endpoint": endpoint}); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError) // a bug in the template
+		return
+	}
+	protect(w.Header())
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(out.Bytes()) // the client may be gone
+}
+
+// Files serves what the page loads, below /ui/.
+func Files() http.Handler {
+	ui, err := fs.Sub(files, "ui")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	server := http.StripPrefix("/ui/", http.FileServerFS(ui))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protect(w.Header())
+		if strings.HasSuffix(r.URL.Path, "/") || strings.HasSuffix(r.URL.Path, ".html") { // no list of files, and no template
+			http.NotFound(w, r)
+			return
+		}
+		server.ServeHTTP(w, r)
+	})
+}
+
+func protect(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-cache") // another version of the program may be at this address next time
+}

@@ -1,0 +1,182 @@
+// The map: load balancers and Floating IPs on the left, networks with their servers on the right, and lines between them.
+
+import {h, show, words, plural, bytes, labelled} from './dom.js';
+import {all, find} from './store.js';
+import {health, link, throttled, begin} from './resources.js';
+
+// How servers are drawn depends on their number: with all that they have, by name, or as dots, of which at most maxDots are drawn.
+const full = 60, named = 300, maxDots = 2000;
+
+const traffic = new Map(); // of load balancers, by id: {open, requests, connections, bytes} per second
+let before = new Map(), beforeAt = 0;
+
+/** readTraffic reads the figures of load balancers from the metrics, and computes the rates since the last call. */
+async function readTraffic() {
+  const text = await (await fetch('metrics')).text();
+  const at = performance.now(), totals = new Map();
+  for (const line of text.split('\n')) {
+    const m = line.match(/^fakecloud_load_balancer_(open_connections|connections_total|requests_total|bytes_total)\{.*load_balancer="(\d+)".*\} (\S+)$/);
+    if (!m) continue;
+    const t = totals.get(+m[2]) ?? {open: 0, connections: 0, requests: 0, bytes: 0};
+    t[m[1].split('_')[0]] += +m[3];
+    totals.set(+m[2], t);
+  }
+  const seconds = (at - beforeAt) / 1000;
+  traffic.clear();
+  for (const [id, t] of totals) {
+    const b = before.get(id) ?? t;
+    const rate = name => Math.max(0, t[name] - b[name]) / seconds;
+    traffic.set(id, {open: t.open, connections: rate('connections'), requests: rate('requests'), bytes: rate('bytes')});
+  }
+  [before, beforeAt] = [totals, at];
+}
+
+/** drawMap shows the map until what it returns is called. */
+export function drawMap(main) {
+  let search = '';
+  const field = h('input', {type: 'search', placeholder: 'name, label, address', oninput: () => { search = field.value.toLowerCase(); draw(); }});
+  const view = h('div', {class: 'map'});
+  const summary = h('span', {class: 'summary'});
+  show(main, h('h2', {}, 'Map'), h('p', {class: 'tools'}, labelled('Search', field), summary), view);
+
+  const matches = r => !search || JSON.stringify([r.name, r.labels, r.public_net, r.private_net]).toLowerCase().includes(search);
+
+  function draw() {
+    const servers = all('server').filter(s => matches(s.resource));
+    if (servers.length <= maxDots) servers.sort((a, b) => a.resource.name.localeCompare(b.resource.name, 'en', {numeric: true}));
+    const balancers = all('load_balancer'), networks = all('network'), floating = all('floating_ip');
+    if (!all('server').length && !balancers.length && !networks.length && !floating.length) {
+      show(view, begin());
+      return;
+    }
+    summary.textContent = [plural(servers.length, 'server'), plural(balancers.length, 'load balancer'), plural(networks.length, 'network')].join(', ');
+    const byNetwork = new Map(networks.map(n => [n.id, []])), outside = [];
+    for (const s of servers) (byNetwork.get(s.resource.private_net?.[0]?.network) ?? outside).push(s);
+    const chips = attached(servers);
+    const draws = servers.length <= full ? card : servers.length <= named ? label : dot;
+    show(view,
+      h('div', {class: 'edge'}, h('h3', {}, 'Internet'), balancers.slice(0, 100).map(balancer),
+        balancers.length > 100 && h('p', {}, `and ${plural(balancers.length - 100, 'more load balancer')}`),
+        floating.slice(0, 100).map(f => h('div', {class: 'box address'}, 'Floating IP ', link(f), h('div', {class: 'small'}, f.resource.ip,
+          f.resource.server ? ' → ' : ' is not assigned', f.resource.server && find(f.resource.server) && link(find(f.resource.server)))))),
+      h('div', {class: 'networks'},
+        networks.map(n => networkBox(n, byNetwork.get(n.id), draws, chips)),
+        outside.length > 0 && h('section', {class: 'box network'}, h('h3', {}, networks.length ? 'In no network' : 'Servers'), grid(outside, draws, chips))),
+      h('div', {class: 'rest'}, rest('volume', v => !v.server, 'Volumes of no server'), rest('firewall', () => true, 'Firewalls')));
+    if (draws === card) connect(view, balancers);
+  }
+  draw();
+  const timer = setInterval(async () => {
+    if (document.hidden || !all('load_balancer').length) return;
+    try { await readTraffic(); draw(); } catch { /* the header says that the cloud does not answer */ }
+  }, 2000);
+  const lines = () => connect(view, all('load_balancer'));
+  window.addEventListener('resize', lines);
+  const off = throttled(draw);
+  return () => { clearInterval(timer); window.removeEventListener('resize', lines); off(); };
+}
+
+/** attached returns what is drawn on servers, by their ids: volumes, firewalls, Floating IPs, routes and the running action. */
+function attached(servers) {
+  const on = new Map(servers.map(s => [s.id, []]));
+  const add = (id, text, item, state = '') => on.get(id)?.push({text, item, state});
+  for (const lb of all('load_balancer')) for (const [id, status] of health(lb.resource).byServer) add(id, lb.resource.name, lb, `state ${status}`);
+  for (const v of all('volume')) add(v.resource.server, `${v.resource.size} GB`, v);
+  for (const f of all('floating_ip')) add(f.resource.server, f.resource.ip, f);
+  for (const s of servers) for (const f of s.resource.public_net?.firewalls ?? []) add(s.id, find(f.id)?.resource.name ?? 'firewall', find(f.id));
+  const byAddress = new Map();
+  for (const s of servers) for (const p of s.resource.private_net ?? []) byAddress.set(`${p.network} ${p.ip}`, s.id);
+  for (const n of all('network')) for (const r of n.resource.routes) add(byAddress.get(`${n.id} ${r.gateway}`), `⇠ ${r.destination}`, n);
+  for (const a of all('action')) {
+    if (a.resource.status !== 'running') continue;
+    for (const r of a.resource.resources) if (r.type === 'server') add(r.id, `${words(a.resource.command)} …`, a);
+  }
+  return on;
+}
+
+function balancer(lb) {
+  const r = lb.resource, h1 = health(r), t = traffic.get(lb.id);
+  return h('article', {class: 'box balancer', 'data-lb': lb.id}, h('h4', {}, link(lb)),
+    h('div', {class: 'small'}, r.public_net?.ipv4?.ip ?? 'no address yet', ` · ${r.load_balancer_type.name}`),
+    r.services.map(s => h('div', {class: 'small'}, `${s.protocol} ${s.listen_port} → ${s.destination_port}`)),
+    h('div', {class: `state ${!h1.total ? 'unknown' : h1.healthy === h1.total ? 'healthy' : h1.healthy ? 'degraded' : 'unhealthy'}`},
+      h1.total ? `${h1.text} healthy` : 'no targets'),
+    t && h('div', {class: 'small'}, `${plural(t.open, 'connection')} open, ${t.requests >= 0.5 ? `${Math.round(t.requests)} requests` :
+      `${t.connections.toFixed(t.connections < 10 ? 1 : 0)} connections`}/s, ${bytes(t.bytes)}/s`));
+}
+
+function networkBox(n, servers, draws, chips) {
+  const r = n.resource;
+  const bySubnet = new Map(r.subnets.map(s => [s.ip_range, []])), none = [];
+  for (const s of servers) {
+    const ip = s.resource.private_net.find(p => p.network === n.id)?.ip;
+    (bySubnet.get(r.subnets.find(sub => contains(sub.ip_range, ip))?.ip_range) ?? none).push(s);
+  }
+  return h('section', {class: 'box network'}, h('h3', {}, 'Network ', link(n), ' ', h('span', {class: 'small'}, r.ip_range)),
+    r.subnets.map(s => h('div', {class: 'subnet'}, h('div', {class: 'small'}, `Subnet ${s.ip_range} · ${s.type} · ${s.network_zone}`),
+      grid(bySubnet.get(s.ip_range), draws, chips))), none.length > 0 && grid(none, draws, chips),
+    r.routes.length > 0 && h('details', {}, h('summary', {'data-key': `routes ${n.id}`}, plural(r.routes.length, 'route')),
+      h('ul', {}, r.routes.slice(0, 200).map(x => h('li', {class: 'small'}, `${x.destination} → ${x.gateway}`)))));
+}
+
+const number = ip => ip.split('.').reduce((n, part) => n * 256 + +part, 0);
+
+function contains(range, ip) {
+  if (!ip) return false;
+  const [start, bits] = range.split('/');
+  const size = 2 ** (32 - bits);
+  return Math.floor(number(start) / size) === Math.floor(number(ip) / size);
+}
+
+const grid = (servers, draws, chips) => [
+  h('div', {class: `grid ${draws.name}s`}, servers.slice(0, maxDots).map(s => draws(s, chips.get(s.id)))),
+  servers.length > maxDots && h('p', {class: 'small'}, `and ${plural(servers.length - maxDots, 'more server')}; search, or look at the table`),
+];
+
+function card(s, chips) {
+  const r = s.resource;
+  return h('article', {class: 'server', 'data-server': s.id}, h('h4', {}, h('span', {class: `dot ${r.status}`, title: r.status}), link(s)),
+    h('div', {class: 'small'}, `${r.server_type.name} · ${r.location?.name ?? r.datacenter?.location?.name}`,
+      r.status !== 'running' && ` · ${r.status}`),
+    h('div', {class: 'small'}, [r.private_net?.[0]?.ip, r.public_net?.ipv4?.ip].filter(Boolean).join(' · ')),
+    chips.length > 0 && h('div', {class: 'chips'}, chips.slice(0, 6).map(c => h('a', {class: `chip ${c.state}`, href: `#/resource/${c.item?.id}`,
+      title: c.item ? words(c.item.kind) : ''}, c.text)), chips.length > 6 && h('span', {class: 'chip'}, `+${chips.length - 6}`)));
+}
+
+const label = s => h('a', {class: 'server', href: `#/resource/${s.id}`, 'data-key': `server ${s.id}`},
+  h('span', {class: `dot ${s.resource.status}`}), s.resource.name);
+
+const dot = s => h('a', {class: `dot ${s.resource.status}`, href: `#/resource/${s.id}`, title: s.resource.name, tabindex: -1,
+  'aria-label': `${s.resource.name}, ${s.resource.status}`});
+
+function rest(kind, wanted, title) {
+  const items = all(kind).filter(i => wanted(i.resource));
+  if (!items.length) return null;
+  return h('section', {class: 'box'}, h('h3', {}, title), h('ul', {}, items.slice(0, 30).map(i => h('li', {}, link(i))),
+    items.length > 30 && h('li', {}, `and ${items.length - 30} more`)));
+}
+
+/** connect draws a line from each load balancer to each of its targets, in the colour of its health. */
+function connect(view, balancers) {
+  view.querySelector('svg.lines')?.remove();
+  const ns = 'http://www.w3.org/2000/svg', svg = document.createElementNS(ns, 'svg');
+  svg.setAttribute('class', 'lines');
+  svg.setAttribute('aria-hidden', 'true');
+  const origin = view.getBoundingClientRect();
+  for (const lb of balancers) {
+    const from = view.querySelector(`[data-lb="${lb.id}"]`)?.getBoundingClientRect();
+    if (!from) continue;
+    for (const [server, status] of health(lb.resource).byServer) {
+      const to = view.querySelector(`[data-server="${server}"]`)?.getBoundingClientRect();
+      if (!to || to.left < from.right) continue; // below each other on a narrow screen
+      const [x1, y1] = [from.right - origin.left, from.top + from.height / 2 - origin.top];
+      const [x2, y2] = [to.left - origin.left, to.top + 14 - origin.top];
+      const path = document.createElementNS(ns, 'path');
+      path.setAttribute('d', `M${x1} ${y1} C${x1 + 60} ${y1} ${x2 - 60} ${y2} ${x2} ${y2}`);
+      path.setAttribute('class', status);
+      svg.append(path);
+    }
+  }
+  view.append(svg);
+}
+
