@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -127,6 +128,26 @@ func (b balanced) get(ctx context.Context, t *testing.T, url string) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, body)
 }
 
+// hasMetrics fails unless /metrics has the health and the traffic of a load balancer with two healthy targets and one unhealthy one.
+func (b balanced) hasMetrics(t *testing.T, lb *hcloud.LoadBalancer) {
+	t.Helper()
+	metrics, err := b.ask(t.Context(), "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`targets\{listen_port="8080",load_balancer="%d",name="lb",status="healthy"\} 2`,
+		`targets\{listen_port="8080",load_balancer="%d",name="lb",status="unhealthy"\} 1`,
+		`open_connections\{load_balancer="%d"\} \d`, `connections_total\{load_balancer="%d"\} [1-9]`, `requests_total\{load_balancer="%d"\} [1-9]`,
+		`bytes_total\{direction="in",load_balancer="%d"\} [1-9]`, `bytes_total\{direction="out",load_balancer="%d"\} [1-9]`,
+	} {
+		want = "(?m)^fakecloud_load_balancer_" + fmt.Sprintf(want, lb.ID)
+		if !regexp.MustCompile(want).Match(metrics) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
 func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 	t.Parallel()
 	b := newBalanced(t)
@@ -163,6 +184,7 @@ func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 	if got := b.get(t.Context(), t, url); !strings.HasPrefix(got, "200") {
 		t.Errorf("with an unhealthy target: %s", got)
 	}
+	b.hasMetrics(t, lb)
 	if len(b.DataPlane().Endpoints(lb.ID)) != 2 { // IPv4 and IPv6
 		t.Errorf("endpoints %v", b.DataPlane().Endpoints(lb.ID))
 	}

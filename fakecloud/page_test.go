@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -138,6 +140,16 @@ func TestMetricsCountWhatClientsDo(t *testing.T) {
 	for _, name := range []string{"go_goroutines", "fakecloud_clock_time_seconds", "fakecloud_journal_bytes"} {
 		if values[name] == 0 {
 			t.Errorf("%s is missing or 0", name)
+		}
+	}
+	dashboard, err := os.ReadFile("grafana.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`(fakecloud|go|process)_[a-z_]+`).FindAllString(string(dashboard), -1) {
+		family := strings.TrimSuffix(name, "_bucket")
+		if families[family] == nil && !strings.Contains(family, "load_balancer") { // the cloud has none
+			t.Errorf("the dashboard shows %s, which does not exist", name)
 		}
 	}
 	if t.Failed() {
