@@ -160,6 +160,11 @@ actions: ## Write fakecloud/ACTIONS.md: what each action locks and does
 behaviour: ## Write out/BEHAVIOUR.md: which test guards which sentence of the document
 	cd fakecloud && go test -run '^TestThePageOfBehaviour' ./internal/contract -update
 
+.PHONY: pictures
+pictures: ## Take the README's pictures again, of the page in a browser
+	REQUIRE_BROWSER=1 go test -count=1 -run TestACluster ./e2e/browser
+	mkdir -p .github/pictures && cp out/browser/cluster-light.png out/browser/cluster-dark.png .github/pictures
+
 .PHONY: manifests
 manifests: ## Render the Helm chart into ccm/deploy again, after a change of ccm/chart
 	scripts/manifests.sh

@@ -1,4 +1,4 @@
-// Package readme runs the transcript of the README's section "From a shell", as a newcomer would.
+// Package readme runs the transcript of the section "A first look" of fakecloud/README.md, as a newcomer would.
 package readme
 
 import (
@@ -22,12 +22,12 @@ type step struct{ command, want string }
 // transcript returns the steps of the console blocks below a heading.
 func transcript(t *testing.T, heading string) (steps []step) {
 	t.Helper()
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../fakecloud/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(text), heading+"\n")
-	section, _, _ = strings.Cut(section, "\n### ")
+	section, _, _ = strings.Cut(section, "\n## ")
 	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(section, -1) {
 		continued := false
 		for line := range strings.Lines(block[1]) {
@@ -129,7 +129,7 @@ func TestTheTranscriptOfTheSimulatedCloud(t *testing.T) {
 			t.Skipf("%s is not installed, which the transcript uses", program)
 		}
 	}
-	steps := transcript(t, "### From a shell")
+	steps := transcript(t, "## A first look, command by command")
 	if len(steps) < 8 || !strings.HasPrefix(steps[0].command, "make run") {
 		t.Fatalf("the transcript is another one: %q", steps)
 	}
