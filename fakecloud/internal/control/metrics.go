@@ -100,7 +100,7 @@ var (
 	descDue       = desc("due", "What is due later, such as the ends of actions.")
 	descProjects  = desc("projects", "Projects.")
 	descRate      = desc("rate_limit_remaining", "Requests that are left to a project; missing without a limit.", "project")
-	descEvents    = desc("events_total", "Changes of resources, counted while somebody reads them.")
+	descEvents    = desc("events_total", "Changes of resources, counted while a client reads them.")
 	descReaders   = desc("event_subscribers", "Readers of changes, in this program and over /events.")
 	descJournal   = desc("journal_bytes", "Memory of the journal's entries.")
 	descFaults    = desc("fault_rules", "Fault rules that are in force.")

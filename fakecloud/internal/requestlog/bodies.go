@@ -94,7 +94,7 @@ const (
 	atValue = 'v'
 )
 
-// withoutSecrets returns a JSON object or list with a marker in place of its secrets. From the place on where the body was cut off or
+// withoutSecrets returns a JSON object or list with a marker instead of its secrets. From the place on where the body was cut off or
 // is not JSON, it returns nothing: a secret could be there.
 func withoutSecrets(body []byte) string {
 	body = bytes.TrimSpace(body)
