@@ -30,16 +30,20 @@ if ! git rev-parse -q --verify "refs/tags/$tag^{commit}" >/dev/null; then
 	echo "$tag: there is no such tag: make it with git tag -s $tag" >&2
 	exit 1
 fi
-# The module fakecloud is released with the root module, which requires it at the same version.
-if [ "$(git rev-parse -q --verify "refs/tags/fakecloud/$tag^{commit}")" != "$(git rev-parse "refs/tags/$tag^{commit}")" ]; then
-	echo "fakecloud/$tag: must be a tag of the same commit: make it with git tag -s fakecloud/$tag $tag^{}" >&2
-	exit 1
-fi
-required=$(git show "$tag:go.mod" | awk '$1 == "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud" {print $2}')
-if [ "$required" != "$tag" ]; then
-	echo "$tag: its go.mod requires fakecloud $required, must be $tag: change go.mod and go.work, and move the tags" >&2
-	exit 1
-fi
+# The modules fakecloud and gomegacloud are released with the root module, at the same version.
+for module in fakecloud fakecloud/gomegacloud; do
+	if [ "$(git rev-parse -q --verify "refs/tags/$module/$tag^{commit}")" != "$(git rev-parse "refs/tags/$tag^{commit}")" ]; then
+		echo "$module/$tag: must be a tag of the same commit: make it with git tag -s $module/$tag $tag^{}" >&2
+		exit 1
+	fi
+done
+for file in go.mod fakecloud/gomegacloud/go.mod; do
+	required=$(git show "$tag:$file" | awk '$1 == "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud" {print $2}')
+	if [ "$required" != "$tag" ]; then
+		echo "$tag: its $file requires fakecloud $required, must be $tag: change that and go.work, and move the tags" >&2
+		exit 1
+	fi
+done
 # What stands below the version's heading, until the next version or the links.
 notes=$(git show "$tag:CHANGELOG.md" | awk -v heading="## [$version]" '
 	index($0, heading) == 1 {on = 1; next}

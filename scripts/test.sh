@@ -4,10 +4,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # scripts/lint.sh runs vet on these. go test would run it once more, on them and on each package that they import.
-vetted=" . fakecloud kind/nodeimage "
+vetted=" . fakecloud fakecloud/gomegacloud kind/nodeimage "
 # Go repeats the result of a test until a file changes that the test has read, but looks only at files of the test's own
 # module. The tests of these modules read others.
 uncached=" kind/nodeimage "
+# These use the fakecloud of this checkout, through go.work. All others stand alone.
+workspace=" . fakecloud/gomegacloud "
 
 # -race needs cgo.
 race=-race
@@ -28,7 +30,7 @@ run() {
 		[[ $uncached != *" $module "* ]] || flags+=(-count=1)
 		(
 			cd "$module"
-			[ "$module" = . ] || export GOWORK=off
+			[[ $workspace == *" $module "* ]] || export GOWORK=off
 			go list ./... | grep -v '/e2e$' | xargs go test "${flags[@]}"
 		) || failed=1
 	done

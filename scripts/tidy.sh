@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tidies the go.mod of modules: scripts/tidy.sh FOLDER… With --check, it fails if one is not tidy, and changes nothing.
-# That of the root names a release of fakecloud: it is tidied with the fakecloud of this checkout, which has no checksum in go.sum,
+# Those of the root and of gomegacloud name a release of fakecloud: they are tidied with that of this checkout, which has no checksum in go.sum,
 # since that would change with each line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,4 +24,6 @@ for module in "$@"; do
 	echo "go mod tidy in $module" >&2
 	(cd "$module" && go mod tidy)
 done
-sed -i.orig "\\#^$own#d" go.sum && rm go.sum.orig
+for module in "$@"; do
+	sed -i.orig "\\#^$own#d" "$module/go.sum" && rm "$module/go.sum.orig"
+done

@@ -22,13 +22,14 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// The released modules, by their folders. Both have the same version.
+// The released modules, by their folders. All have the same version.
 const (
-	root      = "github.com/ccm-from-scratch/ccm-from-scratch"
-	fakecloud = root + "/fakecloud"
+	root        = "github.com/ccm-from-scratch/ccm-from-scratch"
+	fakecloud   = root + "/fakecloud"
+	gomegacloud = fakecloud + "/gomegacloud"
 )
 
-var released = map[string]string{root: "", fakecloud: "fakecloud"}
+var released = map[string]string{root: "", fakecloud: "fakecloud", gomegacloud: "fakecloud/gomegacloud"}
 
 func main() {
 	if len(os.Args) != 2 {

@@ -38,6 +38,7 @@ func TestFromOutside(t *testing.T) {
 	for name, test := range map[string]func(*outsider){
 		"programs are installed":                         (*outsider).programsAreInstalled,
 		"a user of fakecloud keeps its Kubernetes minor": (*outsider).userOfFakecloud,
+		"a user of Gomega":                               (*outsider).userOfGomega,
 		"a user of the CCM":                              (*outsider).userOfTheCCM,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,10 +85,10 @@ func (o *outsider) module(file, text string, requires ...string) string {
 }
 
 func (o *outsider) programsAreInstalled() {
-	for path, folder := range released {
+	for _, path := range []string{root, fakecloud} {
 		// Not path/...@version: the pattern of the root module would match packages of the other, which is an error.
 		list := exec.CommandContext(o.Context(), "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
-		list.Dir = filepath.Join("..", "..", folder)
+		list.Dir = filepath.Join("..", "..", released[path])
 		programs, err := list.Output()
 		if err != nil {
 			o.Fatal(err)
@@ -101,6 +102,7 @@ func (o *outsider) programsAreInstalled() {
 		}
 		o.build(o.TempDir(), "install", all...)
 	}
+	o.run(o.TempDir(), "go", "install", "-n", fakecloud+"/cmd/fakecloud@latest") // the command of the documentation
 	if !o.compile {
 		return
 	}
@@ -151,6 +153,25 @@ func TestController(t *testing.T) {
 			}
 		}
 	}
+}
+
+func (o *outsider) userOfGomega() {
+	dir := o.module("controller_test.go", `package controller
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fakecloudtest"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/gomegacloud"
+)
+
+func TestController(t *testing.T) {
+	gomega.NewWithT(t).Expect(fakecloudtest.New(t)).To(gomegacloud.HaveRequested("create_server", 0))
+}
+`, gomegacloud+"@"+o.version)
+	o.build(dir, "test", "./...")
 }
 
 func (o *outsider) userOfTheCCM() {

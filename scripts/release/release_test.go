@@ -13,7 +13,7 @@ import (
 func repository(t *testing.T, changelog, tag string) string {
 	t.Helper()
 	folder := t.TempDir()
-	files := map[string][]byte{"CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod)}
+	files := map[string][]byte{"CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod), "fakecloud/gomegacloud/go.mod": []byte(goMod)}
 	for _, script := range []string{"release.sh", "publish.sh", "tool.sh", "progress.sh"} {
 		text, err := os.ReadFile("../" + script)
 		if err != nil {
@@ -33,6 +33,7 @@ func repository(t *testing.T, changelog, tag string) string {
 	for _, args := range [][]string{
 		{"init", "-q"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "commit", "-qm",
 			"all"}, {"tag", tag}, {"tag", "fakecloud/" + tag},
+		{"tag", "fakecloud/gomegacloud/" + tag},
 	} {
 		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", folder}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v: %s", args, err, out)
@@ -104,7 +105,7 @@ func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
 		"a malformed version": {"v1.2.3", "1.2.3", "must be a version"},
 		"a leading zero":      {"v1.2.3", "v1.02.3", "must be a version"},
 		"no tag":              {"v1.2.3", "v1.2.4", "there is no such tag"},
-		"another fakecloud":   {"v1.2.2", "v1.2.2", "requires fakecloud v1.2.3, must be v1.2.2"},
+		"another fakecloud":   {"v1.2.2", "v1.2.2", "go.mod requires fakecloud v1.2.3, must be v1.2.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -58,6 +58,7 @@ type settings struct {
 	tlsCert, tlsKey string
 	tlsCAOut        string
 	newIDs          bool
+	background      string // the state file, if fakecloud start has started the server
 }
 
 // newCommand returns the program. lookup and environ are os.LookupEnv and os.Environ.
@@ -84,12 +85,35 @@ what it can do. The control API has no authentication: keep it on a loopback add
 				return err
 			}
 			warnUnknown(log, cmd, environ)
+			release, err := s.claim(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer release()
 			return serve(cmd.Context(), &s, cmd.OutOrStdout(), log)
 		},
 	}
-	cmd.CompletionOptions.HiddenDefaultCmd = true
-	f := cmd.Flags()
+	s.add(cmd.Flags())
+	cmd.Flags().StringVar(&s.background, backgroundFlag, "", "state `file`")
+	_ = cmd.Flags().MarkHidden(backgroundFlag)
+	cmd.AddCommand(newStartCommand(lookup), newStopCommand(), newStatusCommand(), newEnvCommand(lookup), newWaitCommand(), newHealthCommand(),
+		newJournalCommand(), newStepCommand(), newSpeedCommand(), newFaultCommand(), newScenarioCommand(), newResetCommand(),
+		newSnapshotCommand())
+	return cmd
+}
+
+// backgroundFlag is how fakecloud start tells the server where its state file is.
+const backgroundFlag = "background-state-file"
+
+// add adds the flags of a server.
+func (s *settings) add(f *pflag.FlagSet) {
 	f.SortFlags = false
+	s.addAPI(f)
+	s.addPackets(f)
+	s.addContents(f)
+}
+
+func (s *settings) addAPI(f *pflag.FlagSet) {
 	f.StringVar(&s.listen, "listen", "127.0.0.1:4242", "address of the API, `host:port`; port 0 is any free port")
 	f.StringVar(&s.control, "control", "127.0.0.1:4243", "address of the control API, `host:port`, or off")
 	f.StringSliceVar(&s.allowedHosts, "allowed-hosts", nil,
@@ -104,6 +128,9 @@ what it can do. The control API has no authentication: keep it on a loopback add
 		"what an unknown token is: fixed refuses it with 401, as the real API does; auto makes it the token of a\nnew, empty project")
 	f.DurationVar(&s.projectTTL, "project-ttl", fakecloud.DefaultProjectTTL,
 		"`duration` without a request after which a project of --projects auto is dropped, in the machine's time")
+}
+
+func (s *settings) addPackets(f *pflag.FlagSet) {
 	f.BoolVar(&s.dataPlane, "data-plane", false,
 		"make load balancers listen on this machine and forward to their targets; on Linux, this changes the\ndefault address ranges: "+
 			"127.65.0.0/16 for servers, 127.66.0.0/16 for load balancers")
@@ -121,6 +148,9 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	f.StringVar(&s.metadata, "metadata", off,
 		"address of the servers' metadata service, `host:port` such as 169.254.169.254:80, or off; a link-local\naddress is given to the "+
 			"interface lo (Linux, CAP_NET_ADMIN)")
+}
+
+func (s *settings) addContents(f *pflag.FlagSet) {
 	f.StringVar(&s.apiDate, "api-date", "", "`day` such as 2026-06-01: show the API as it was then, to tokens without a day of their own")
 	f.StringArrayVar(&s.tokens, "token", nil,
 		"valid token, `[project=]token[:ro][:day]`; :ro makes it read-only, a day such as :2026-06-01 shows it the API\nas it was then; "+
@@ -145,8 +175,6 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	f.StringVar(&s.tlsCAOut, "tls-ca-out", "", "`file` to write the certificate of --tls to, for clients to trust")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "serve the API over HTTPS with the certificate in this `file`")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`file` with the key of --tls-cert")
-	cmd.AddCommand(newHealthCommand(), newSnapshotCommand())
-	return cmd
 }
 
 func version() string {

@@ -381,14 +381,14 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		"--tls-cert and --tls-key: open": {nil, []string{"--control", off, "--tls-cert", "x",
 			"--tls-key", "y"}},
 		"unknown flag: --port":                 {nil, []string{"--port", "1"}},
-		`unknown command "start"`:              {nil, []string{"start"}},
+		`unknown command "begin"`:              {nil, []string{"begin"}},
 		`variable FAKECLOUD_RATE_LIMIT="many"`: {environment{"FAKECLOUD_RATE_LIMIT": "many"}, nil},
 		"health: the control API is off": {environment{"FAKECLOUD_CONTROL": off},
 			[]string{"health"}},
 		"health: --control: address 8081: missing port in address": {nil, []string{"health", "--control", "8081"}},
 		"health: Get \"http://" + strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1): {nil,
 			[]string{"health", "--control", strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1)}},
-		"health: not ready": {nil, []string{"health", "--control", taken}},
+		"health: GET http://" + taken + "/ready: 404 Not Found; this is not an answer of the control API": {nil, []string{"health", "--control", taken}},
 	} {
 		cmd := newCommand(tc.env.lookup, nil)
 		cmd.SetArgs(tc.args)

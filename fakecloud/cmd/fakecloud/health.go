@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 )
 
 // healthTimeout is how long the check waits for an answer.
@@ -17,57 +16,43 @@ const healthTimeout = 3 * time.Second
 
 // newHealthCommand returns the command for a container's health check. An image made from scratch has no curl.
 func newHealthCommand() *cobra.Command {
-	var control string
-	cmd := &cobra.Command{
-		Use:   "health",
-		Short: "Ask the control API whether fakecloud is ready; exit with 0 if it is, else with 1",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkHealth(cmd.Context(), control); err != nil {
+	return newClientCommand("health", "Ask the control API whether fakecloud is ready; exit with 0 if it is, else with 1", cobra.NoArgs,
+		func(cmd *cobra.Command, cloud *remote.Client, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
+			defer cancel()
+			if err := cloud.Ready(ctx); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), "ready")
 			return err
-		},
+		})
+}
+
+// newWaitCommand returns the command that waits until the cloud can be used. It looks for the server anew each time.
+func newWaitCommand() *cobra.Command {
+	var flags clientFlags
+	cmd := &cobra.Command{Use: "wait", Short: "Wait until fakecloud is ready", Args: cobra.NoArgs}
+	timeout := cmd.Flags().Duration("timeout", 30*time.Second, "`duration` after which to give up, with exit status 1")
+	flags.add(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
+		defer cancel()
+		for {
+			cloud, err := flags.client()
+			if err == nil {
+				err = cloud.Ready(ctx)
+			} else if !errors.Is(err, errNotStarted) {
+				return fmt.Errorf("wait: %w", err)
+			}
+			if err == nil {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("wait: not ready after %v; start it with fakecloud start: %w", *timeout, err)
+			case <-time.After(pollInterval):
+			}
+		}
 	}
-	cmd.Flags().StringVar(&control, "control", "127.0.0.1:4243", "address of the control API, `host:port`")
 	return cmd
-}
-
-// controlURL returns the URL of the control API at an address of the flag --control.
-func controlURL(control string) (string, error) {
-	if control == off {
-		return "", errors.New("the control API is off; set --control to its address")
-	}
-	host, port, err := net.SplitHostPort(control)
-	if err != nil {
-		return "", fmt.Errorf("--control: %w", err)
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return "http://" + net.JoinHostPort(host, port), nil
-}
-
-func checkHealth(ctx context.Context, control string) error {
-	url, err := controlURL(control)
-	if err != nil {
-		return fmt.Errorf("health: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/ready", nil)
-	if err != nil {
-		return fmt.Errorf("health: %w", err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("health: %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-		return fmt.Errorf("health: not ready: %s", text)
-	}
-	return nil
 }

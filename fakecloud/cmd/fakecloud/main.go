@@ -3,11 +3,13 @@
 //	go run ./fakecloud/cmd/fakecloud
 //
 // It prints the lines to paste into a shell, so that hcloud, Terraform or a controller use it. It runs until it gets
-// SIGINT, SIGTERM or SIGHUP. A second signal ends it at once.
+// SIGINT, SIGTERM or SIGHUP. A second signal ends it at once. fakecloud start runs it in the background; other commands
+// look at a running one and steer it.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -23,6 +25,10 @@ func main() {
 	context.AfterFunc(ctx, stop) // the next signal has its usual effect
 	err := newCommand(os.LookupEnv, os.Environ()).ExecuteContext(ctx)
 	stop()
+	var status exitStatus
+	if errors.As(err, &status) {
+		os.Exit(int(status))
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fakecloud:", err)
 		os.Exit(1)

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
@@ -84,7 +83,9 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 	if secret == fakecloud.DefaultToken {
 		warnExposed(log, s.listen, "the API is reachable from other machines, and its token is the public default", "--token")
 	}
-	announce(out, endpoint, secret, controlURL, ca)
+	if err := s.announce(out, server{Endpoint: endpoint, Token: secret, CA: ca, Control: controlURL}); err != nil {
+		return err
+	}
 	if s.newIDs && s.snapshot == "" && s.state == "" {
 		log.Warn("the cloud starts empty: it keeps nothing of an earlier run")
 	}
@@ -255,27 +256,6 @@ func (s *settings) startAPI(ctx context.Context, cloud *fakecloud.Cloud) (endpoi
 	}
 	endpoint, err = cloud.StartTLS(ctx, s.listen, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
 	return endpoint, ca, err
-}
-
-// announce prints what to paste into a shell.
-func announce(out io.Writer, endpoint, secret, controlURL, ca string) {
-	fmt.Fprintf(out, "export HCLOUD_ENDPOINT=%s HCLOUD_TOKEN=%s\n", endpoint, quote(secret))
-	if ca != "" {
-		fmt.Fprintf(out, "export SSL_CERT_FILE=%s\n", quote(ca))
-	}
-	if controlURL != "" {
-		fmt.Fprintf(out, "# control API: curl %s\n", controlURL)
-	}
-}
-
-// quote returns a text quoted for a shell, if it has to be.
-func quote(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool {
-		return !strings.ContainsRune("/._-+=:,@%", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	}) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // warnExposed warns of an address that is not a loopback address.

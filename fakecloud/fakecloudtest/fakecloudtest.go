@@ -1,0 +1,66 @@
+// Package fakecloudtest gives a test a cloud that ends with it:
+//
+//	cloud := fakecloudtest.New(t)
+//	fakecloudtest.Env(t, cloud) // HCLOUD_ENDPOINT and HCLOUD_TOKEN, for code that reads them
+package fakecloudtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+)
+
+// shown is how many requests a failed test logs.
+const shown = 50
+
+// New returns an empty cloud with the default options, whose API listens on a free port of 127.0.0.1: Cloud.Endpoint and Cloud.Token
+// are for the client. The cloud is closed at the end of the test. If the test has failed, its latest requests are in the test's log.
+func New(tb testing.TB) *fakecloud.Cloud {
+	tb.Helper()
+	return NewWith(tb, fakecloud.Options{})
+}
+
+// NewWith is New with options. A wrong option ends the test.
+func NewWith(tb testing.TB, o fakecloud.Options) *fakecloud.Cloud {
+	tb.Helper()
+	cloud, err := fakecloud.Open(o)
+	if err != nil {
+		tb.Fatalf("fakecloud: %v", err)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Log(latest(cloud))
+		}
+		cloud.Close()
+	})
+	if _, err := cloud.Start(tb.Context(), ""); err != nil {
+		tb.Fatalf("fakecloud: %v", err)
+	}
+	return cloud
+}
+
+// latest describes the latest requests.
+func latest(cloud *fakecloud.Cloud) string {
+	entries, _ := cloud.Journal().Entries(context.Background(), journal.Filter{}) // returns no error in this process
+	var text strings.Builder
+	fmt.Fprintf(&text, "fakecloud: %d requests", len(entries))
+	if skipped := len(entries) - shown; skipped > 0 {
+		fmt.Fprintf(&text, "; the latest %d", shown)
+		entries = entries[skipped:]
+	}
+	for _, e := range entries {
+		fmt.Fprintf(&text, "\n%v", e)
+	}
+	return text.String()
+}
+
+// Env sets HCLOUD_ENDPOINT and HCLOUD_TOKEN to those of the cloud until the test ends. The test must not be parallel.
+func Env(tb testing.TB, cloud *fakecloud.Cloud) {
+	tb.Helper()
+	tb.Setenv("HCLOUD_ENDPOINT", cloud.Endpoint())
+	tb.Setenv("HCLOUD_TOKEN", cloud.Token())
+}
