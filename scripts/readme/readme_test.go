@@ -20,7 +20,7 @@ import (
 type step struct{ command, want string }
 
 // transcript returns the steps of the console blocks below a heading.
-func transcript(t *testing.T, heading string) (steps []step) {
+func transcript(t *testing.T, heading string) (all []step) {
 	t.Helper()
 	text, err := os.ReadFile("../../fakecloud/README.md")
 	if err != nil {
@@ -29,33 +29,43 @@ func transcript(t *testing.T, heading string) (steps []step) {
 	_, section, _ := strings.Cut(string(text), heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(section, -1) {
-		continued := false
-		for line := range strings.Lines(block[1]) {
-			command, ok := strings.CutPrefix(line, "$ ")
-			switch last := len(steps) - 1; {
-			case ok:
-				steps = append(steps, step{command: command})
-			case continued:
-				steps[last].command += line
-			default:
-				steps[last].want += line
-			}
-			last := &steps[len(steps)-1]
-			continued = last.want == "" && (strings.Count(last.command, "'")%2 == 1 || strings.HasSuffix(last.command, "|\n"))
-		}
+		all = append(all, steps(block[1])...)
 	}
-	return steps
+	return all
 }
 
-// start starts the program as `make run` does, on free ports, and returns the line that it prints for a shell.
-func start(t *testing.T) (export string) {
+// steps returns the steps of a console block.
+func steps(text string) (all []step) {
+	continued := false
+	for line := range strings.Lines(text) {
+		command, ok := strings.CutPrefix(line, "$ ")
+		switch last := len(all) - 1; {
+		case ok:
+			all = append(all, step{command: command})
+		case continued:
+			all[last].command += line
+		default:
+			all[last].want += line
+		}
+		last := &all[len(all)-1]
+		continued = last.want == "" && (strings.Count(last.command, "'")%2 == 1 || strings.HasSuffix(last.command, "|\n") ||
+			strings.HasSuffix(last.command, "\\\n"))
+	}
+	return all
+}
+
+// running is the program, its addresses, and the line that it prints for a shell.
+type running struct{ program, export, address, control string }
+
+// start starts the program as `make run` does, on free ports.
+func start(t *testing.T) (r running) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "fakecloud.exe")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../../fakecloud", "-o", program,
+	r.program = filepath.Join(t.TempDir(), "fakecloud.exe")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../../fakecloud", "-o", r.program,
 		"./cmd/fakecloud").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "--data-plane", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0")
+	cmd := exec.CommandContext(t.Context(), r.program, "--data-plane", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -65,11 +75,19 @@ func start(t *testing.T) (export string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	export, err = bufio.NewReader(out).ReadString('\n')
-	if err != nil || !strings.HasPrefix(export, "export HCLOUD_ENDPOINT=") {
-		t.Fatalf("the program printed %q: %v", export, err)
+	began := time.Now()
+	in := bufio.NewReader(out)
+	r.export, err = in.ReadString('\n')
+	address, ok := strings.CutPrefix(r.export, "export HCLOUD_ENDPOINT=http://")
+	control, err2 := in.ReadString('\n')
+	_, at, ok2 := strings.Cut(strings.TrimSpace(control), "http://")
+	if err != nil || err2 != nil || !ok || !ok2 {
+		t.Fatalf("the program printed %q and %q: %v, %v", r.export, control, err, err2)
 	}
-	return export
+	r.address, _, _ = strings.Cut(address, "/")
+	r.control = at
+	t.Logf("it serves %v after its start", time.Since(began))
+	return r
 }
 
 // shell is a bash that runs one command after the other.
@@ -115,8 +133,8 @@ func (s *shell) run(t *testing.T, command string) string {
 		if err != nil {
 			t.Fatalf("%s: %v: %s", command, err, out.String())
 		}
-		if line == end+"\n" {
-			return out.String()
+		if last, ended := strings.CutSuffix(line, end+"\n"); ended { // also after a text without a line's end
+			return out.String() + last
 		}
 		out.WriteString(strings.ReplaceAll(line, "\r\n", "\n"))
 	}
@@ -134,7 +152,7 @@ func TestTheTranscriptOfTheSimulatedCloud(t *testing.T) {
 		t.Fatalf("the transcript is another one: %q", steps)
 	}
 	shell := newShell(t)
-	shell.run(t, start(t))
+	shell.run(t, start(t).export)
 	shell.run(t, `curl() { command curl -sS "$@"; }`) // without a terminal, curl would print its progress
 	address := regexp.MustCompile(`"ip":"[0-9.]+"`)
 	for _, step := range steps[1:] {
