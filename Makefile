@@ -8,7 +8,7 @@ SHELL := bash
 # All builds are without cgo, as the images are: so Go compiles each package once for all of them.
 export CGO_ENABLED := 0
 # The Go modules whose tests run, each in its own folder. e2e is a suite of its own (make e2e).
-MODULES := . fakecloud fakecloud/gomegacloud kind/nodeimage scripts/dev-env
+MODULES := . fakecloud fakecloud/gomegacloud fakecloud/testcontainers kind/nodeimage scripts/dev-env
 
 ##@ Use
 

@@ -74,11 +74,12 @@ func (m *requests) NegatedFailureMessage(any) string {
 }
 
 func (m *requests) describe(message string) string {
-	text := fmt.Sprintf("the number of requests: %s\nThe requests of %+v:", message, m.filter)
+	var text strings.Builder
+	fmt.Fprintf(&text, "the number of requests: %s\nThe requests of %+v:", message, m.filter)
 	for _, e := range m.entries {
-		text += "\n" + e.String()
+		fmt.Fprintf(&text, "\n%v", e)
 	}
-	return text
+	return text.String()
 }
 
 // HaveStatus succeeds if the field Status of what hcloud-go returns, such as a *hcloud.Server, is the given one: a constant of
@@ -183,7 +184,9 @@ func Volume(c *hcloud.Client, idOrName string) func(context.Context) (*hcloud.Vo
 	return getter("volume", idOrName, c.Volume.Get)
 }
 
-func getter[T any](kind, idOrName string, get func(context.Context, string) (*T, *hcloud.Response, error)) func(context.Context) (*T, error) {
+func getter[T any](
+	kind, idOrName string, get func(context.Context, string) (*T, *hcloud.Response, error),
+) func(context.Context) (*T, error) {
 	return func(ctx context.Context) (*T, error) {
 		found, _, err := get(ctx, idOrName)
 		if err == nil && found == nil {

@@ -21,7 +21,8 @@ const waitTimeout = 30 * time.Second
 func create(t *testing.T, cloud *fakecloud.Cloud, name string) {
 	t.Helper()
 	opts := hcloud.ServerCreateOpts{
-		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"}, Labels: map[string]string{"a": "b"},
+		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+		Labels: map[string]string{"a": "b"},
 	}
 	if _, _, err := cloud.Client().Server.Create(t.Context(), opts); err != nil {
 		t.Fatal(err)

@@ -80,6 +80,12 @@ func TestWhatRunsOnGitHubIsPinned(t *testing.T) {
 	}
 }
 
+// fakeMake prints what it got.
+const fakeMake = `#!/usr/bin/env bash
+printf '%s\n' "$@" "$E2E_CLUSTER" "$E2E_OUT"
+echo specs >"$E2E_OUT/specs.md"
+`
+
 // TestTheActionRunsTheSuite runs the first script of e2e/action.yml with a make that says what it got.
 func TestTheActionRunsTheSuite(t *testing.T) {
 	t.Parallel()
@@ -87,7 +93,7 @@ func TestTheActionRunsTheSuite(t *testing.T) {
 	scripts := slices.DeleteFunc(a.Runs.Steps, func(s step) bool { return s.Run == "" })
 	bin, workspace, folder := t.TempDir(), t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
-		filepath.Join(bin, "make"):              "#!/usr/bin/env bash\nprintf '%s\\n' \"$@\" \"$E2E_CLUSTER\" \"$E2E_OUT\"\necho specs >\"$E2E_OUT/specs.md\"\n",
+		filepath.Join(bin, "make"):              fakeMake,
 		filepath.Join(workspace, "my ccm.yaml"): "",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
@@ -119,7 +125,8 @@ func TestTheActionRunsTheSuite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := strings.Join([]string{"-C", "/action/e2e/..", "e2e", "CCM=" + real + "/my ccm.yaml", "embedded", out, ""}, "\n"); printed != want {
+	want := strings.Join([]string{"-C", "/action/e2e/..", "e2e", "CCM=" + real + "/my ccm.yaml", "embedded", out, ""}, "\n")
+	if printed != want {
 		t.Errorf("make got\n%s\nwant\n%s", printed, want)
 	}
 	if text, err := os.ReadFile(summary); err != nil || string(text) != "specs\n" {

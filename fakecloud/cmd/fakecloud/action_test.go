@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,7 +82,7 @@ func (j *job) file(name string) string { return filepath.Join(j.temp, name) }
 
 func (j *job) bash(script string, env ...string) (string, error) {
 	cmd := exec.Command("bash", "-c", script)
-	cmd.Dir, cmd.Env = j.temp, append(j.env, env...)
+	cmd.Dir, cmd.Env = j.temp, slices.Concat(j.env, env)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -144,8 +145,8 @@ func TestAJobGetsACloudFromTheAction(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, map[string]string{"version": "v0.1.0", "projects": "auto", "args": "--token=mine --speed=60"})
 	j.release("v0.1.0", checksum)
-	if out, err := j.action("HCLOUD_TOKEN=" + strings.Repeat("r", 64)); err != nil || !strings.Contains(out, "::warning::HCLOUD_TOKEN looks like") ||
-		!strings.Contains(out, "running") {
+	if out, err := j.action("HCLOUD_TOKEN=" + strings.Repeat("r", 64)); err != nil ||
+		!strings.Contains(out, "::warning::HCLOUD_TOKEN looks like") || !strings.Contains(out, "running") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	outputs := regexp.MustCompile(`^endpoint=(http://127\.0\.0\.1:\d+/v1)\ncontrol=(http://127\.0\.0\.1:\d+)\n$`).FindStringSubmatch(j.read("output"))

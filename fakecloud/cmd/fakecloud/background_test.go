@@ -131,7 +131,8 @@ func TestAServerInTheBackground(t *testing.T) {
 			t.Errorf("status lacks %q:\n%s", line, status)
 		}
 	}
-	if log, err := os.ReadFile(state.Log); err != nil || !strings.Contains(string(log), "msg=serving") || strings.Contains(string(log), "WARN") {
+	log, err := os.ReadFile(state.Log)
+	if err != nil || !strings.Contains(string(log), "msg=serving") || strings.Contains(string(log), "WARN") {
 		t.Errorf("log: %v\n%s", err, log)
 	}
 	if out := s.must("stop"); out != "stopped\n" {
@@ -229,7 +230,8 @@ func TestAServerThatCannotStartSaysWhy(t *testing.T) {
 	address := strings.TrimPrefix(taken.control, "http://")
 	s.refused("start: the server ended before it was ready: --listen: listen on "+address+": another program uses that port", "start",
 		"--control", "127.0.0.1:0", "--listen", address)
-	s.refused("start: the server ended before it was ready: action profile", "start", "--control", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--actions", "soon")
+	s.refused("start: the server ended before it was ready: action profile", "start", "--control", "127.0.0.1:0",
+		"--listen", "127.0.0.1:0", "--actions", "soon")
 	s.refused("start: --control off: fakecloud start needs the control API", "start", "--control", off)
 	s.absent()
 }
@@ -358,7 +360,8 @@ func TestTheSummaryCountsRequestsAndFaults(t *testing.T) {
 			t.Errorf("no row %s in\n%s", row, out)
 		}
 	}
-	if out := s.must("journal", "--operation", "list_servers", "--limit", "1"); strings.Count(out, "\n") != 1 || !strings.Contains(out, "fault=a|b") {
+	out = s.must("journal", "--operation", "list_servers", "--limit", "1")
+	if strings.Count(out, "\n") != 1 || !strings.Contains(out, "fault=a|b") {
 		t.Errorf("journal: %s", out)
 	}
 }
@@ -386,13 +389,14 @@ func TestEachShellReadsItsLines(t *testing.T) {
 func TestWarnsOfATokenOfTheRealCloud(t *testing.T) {
 	t.Parallel()
 	for token, warn := range map[string]bool{
-		"": false, fakecloud.DefaultToken: false, strings.Repeat("a", 64): false, strings.Repeat("b", 64): true, strings.Repeat("b", 63): false,
-		strings.Repeat("b", 63) + "-": false,
+		"": false, fakecloud.DefaultToken: false, strings.Repeat("a", 64): false, strings.Repeat("b", 64): true,
+		strings.Repeat("b", 63): false, strings.Repeat("b", 63) + "-": false,
 	} {
 		var out bytes.Buffer
 		(&server{Token: strings.Repeat("a", 64)}).warnRealToken(&out, environment{"HCLOUD_TOKEN": token}.lookup)
-		if (out.Len() > 0) != warn || warn && (!strings.Contains(out.String(), "HCLOUD_ENDPOINT") || strings.Contains(out.String(), token)) {
-			t.Errorf("%q: %s", token, out.String())
+		text := out.String()
+		if (text != "") != warn || warn && (!strings.Contains(text, "HCLOUD_ENDPOINT") || strings.Contains(text, token)) {
+			t.Errorf("%q: %s", token, text)
 		}
 	}
 	s := newShell(t, "HCLOUD_TOKEN="+strings.Repeat("b", 64))

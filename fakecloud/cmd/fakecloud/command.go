@@ -96,9 +96,9 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	s.add(cmd.Flags())
 	cmd.Flags().StringVar(&s.background, backgroundFlag, "", "state `file`")
 	_ = cmd.Flags().MarkHidden(backgroundFlag)
-	cmd.AddCommand(newStartCommand(lookup), newStopCommand(), newStatusCommand(), newEnvCommand(lookup), newWaitCommand(), newHealthCommand(),
-		newJournalCommand(), newStepCommand(), newSpeedCommand(), newFaultCommand(), newScenarioCommand(), newResetCommand(),
-		newSnapshotCommand())
+	cmd.AddCommand(newStartCommand(lookup), newStopCommand(), newStatusCommand(), newEnvCommand(lookup), newWaitCommand())
+	cmd.AddCommand(newHealthCommand(), newJournalCommand(), newStepCommand(), newSpeedCommand(), newFaultCommand())
+	cmd.AddCommand(newScenarioCommand(), newResetCommand(), newSnapshotCommand())
 	return cmd
 }
 

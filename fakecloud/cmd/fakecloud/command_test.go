@@ -388,7 +388,8 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		"health: --control: address 8081: missing port in address": {nil, []string{"health", "--control", "8081"}},
 		"health: Get \"http://" + strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1): {nil,
 			[]string{"health", "--control", strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1)}},
-		"health: GET http://" + taken + "/ready: 404 Not Found; this is not an answer of the control API": {nil, []string{"health", "--control", taken}},
+		"health: GET http://" + taken + "/ready: 404 Not Found; this is not an answer of the control API": {nil,
+			[]string{"health", "--control", taken}},
 	} {
 		cmd := newCommand(tc.env.lookup, nil)
 		cmd.SetArgs(tc.args)

@@ -73,6 +73,7 @@ func (s *server) warnRealToken(w io.Writer, lookup func(string) (string, bool)) 
 		strings.ContainsFunc(token, func(r rune) bool { return !letterOrDigit(r) }) {
 		return
 	}
-	fmt.Fprintln(w, "fakecloud: warning: HCLOUD_TOKEN looks like a token of the real cloud. The lines for the shell replace it, but what runs "+
-		"without them, and has this token, talks to the real cloud, and so does a program that ignores HCLOUD_ENDPOINT. Unset the token first.")
+	fmt.Fprintln(w, "fakecloud: warning: HCLOUD_TOKEN looks like a token of the real cloud. The lines for the shell replace it, but "+
+		"what runs without them, and has this token, talks to the real cloud, and so does a program that ignores HCLOUD_ENDPOINT. "+
+		"Unset the token first.")
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,8 +51,8 @@ func TestThePageWorksInAShell(t *testing.T) {
 	}
 	s := newShell(t)
 	cmd := exec.Command("bash", "-c", script)
-	cmd.Env = append(s.command().Env, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
-		"FAKECLOUD_LISTEN=127.0.0.1:0", "FAKECLOUD_CONTROL=127.0.0.1:0")
+	cmd.Env = slices.Concat(s.command().Env, []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"),
+		"FAKECLOUD_LISTEN=127.0.0.1:0", "FAKECLOUD_CONTROL=127.0.0.1:0"})
 	out, err := cmd.CombinedOutput()
 	if err != nil || commands < 14 {
 		t.Fatalf("%d commands: %v\n%s", commands, err, out)

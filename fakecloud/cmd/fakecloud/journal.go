@@ -65,8 +65,8 @@ func printJournal(ctx context.Context, requests journal.Journal, f journal.Filte
 		}
 		entries, err = requests.Await(ctx, f, 1)
 	}
-	if ctx.Err() != nil { // this is how it is ended
-		return nil
+	if ctx.Err() != nil {
+		err = nil // an interrupt is how it is ended
 	}
 	return err
 }

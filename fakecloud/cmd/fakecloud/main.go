@@ -25,8 +25,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // the next signal has its usual effect
 	err := newCommand(os.LookupEnv, os.Environ()).ExecuteContext(ctx)
 	stop()
-	var status exitStatus
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[exitStatus](err); ok {
 		os.Exit(int(status))
 	}
 	if err != nil {

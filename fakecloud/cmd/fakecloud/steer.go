@@ -33,7 +33,8 @@ func newStepCommand() *cobra.Command {
 
 // newSpeedCommand returns the command that changes how fast the clock runs.
 func newSpeedCommand() *cobra.Command {
-	return newClientCommand("speed X", "Set how fast the cloud's clock runs: 60 makes a minute pass in a second, 0 stops it", cobra.ExactArgs(1),
+	short := "Set how fast the cloud's clock runs: 60 makes a minute pass in a second, 0 stops it"
+	return newClientCommand("speed X", short, cobra.ExactArgs(1),
 		func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
 			x, err := strconv.ParseFloat(args[0], 64)
 			if err != nil {
@@ -152,7 +153,7 @@ func readRule(text string, rule *fault.Rule, flags *pflag.FlagSet) error {
 // newScenarioCommand returns the commands for scenarios.
 func newScenarioCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "scenario", Short: "Rehearse an incident of the real cloud"}
-	start := newClientCommand("start NAME[=VALUES]", "Start a scenario, such as sold-out=cx23@fsn1, or that of a YAML file", cobra.ExactArgs(1),
+	start := newClientCommand("start NAME[=VALUES]", "Start a scenario, such as sold-out=cx23@fsn1, or a YAML file", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
 			s, err := cloud.Scenarios().Start(cmd.Context(), args[0])
 			if err == nil {
@@ -160,7 +161,7 @@ func newScenarioCommand() *cobra.Command {
 			}
 			return err
 		})
-	list := newClientCommand("list", "List the scenarios that run, with their ids, and those that can be started", cobra.NoArgs, listScenarios)
+	list := newClientCommand("list", "List the scenarios that run, with their ids, and the built-in ones", cobra.NoArgs, listScenarios)
 	end := newClientCommand("end ID", "End a scenario: all is as before", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)
