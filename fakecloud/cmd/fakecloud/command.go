@@ -146,6 +146,7 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	f.StringVar(&s.tlsCert, "tls-cert", "", "serve the API over HTTPS with the certificate in this `file`")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`file` with the key of --tls-cert")
 	cmd.AddCommand(newHealthCommand(), newSnapshotCommand())
+	cmd.AddCommand(newRecordCommands()...)
 	return cmd
 }
 
