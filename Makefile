@@ -157,7 +157,7 @@ actions: ## Write fakecloud/ACTIONS.md: what each action locks and does
 	cd fakecloud && go test -run '^TestThePageOfActions' ./internal/cloud -update
 
 .PHONY: behaviour
-behaviour: ## Write out/BEHAVIOUR.md: which test guards which sentence of the document
+behaviour: ## Write out/BEHAVIOUR.md, which test guards which sentence of the document, and FIDELITY.md
 	cd fakecloud && go test -run '^TestThePageOfBehaviour' ./internal/contract -update
 
 .PHONY: pictures

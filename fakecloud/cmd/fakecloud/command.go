@@ -99,6 +99,7 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	cmd.AddCommand(newStartCommand(lookup), newStopCommand(), newStatusCommand(), newEnvCommand(lookup), newWaitCommand())
 	cmd.AddCommand(newHealthCommand(), newJournalCommand(), newStepCommand(), newSpeedCommand(), newFaultCommand())
 	cmd.AddCommand(newScenarioCommand(), newResetCommand(), newSnapshotCommand())
+	cmd.AddCommand(newRecordCommands()...)
 	return cmd
 }
 

@@ -30,6 +30,6 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fakecloud:", err)
-		os.Exit(1)
+		os.Exit(exitStatus(err))
 	}
 }

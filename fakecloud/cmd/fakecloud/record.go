@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/recording"
+)
+
+// statusError is an error with the exit status of the program.
+type statusError struct {
+	error
+	status int
+}
+
+// Unwrap returns the error.
+func (e statusError) Unwrap() error { return e.error }
+
+// exitStatus returns the exit status for an error: 1, unless it has another one.
+func exitStatus(err error) int {
+	if e, ok := errors.AsType[statusError](err); ok {
+		return e.status
+	}
+	return 1
+}
+
+// newRecordCommands returns the commands that record an API, and compare the simulation with a recording.
+func newRecordCommands() []*cobra.Command {
+	return []*cobra.Command{newRecordCommand(), newVerifyCommand()}
+}
+
+func newRecordCommand() *cobra.Command {
+	var target, listen, dir string
+	cmd := &cobra.Command{
+		Use:   "record",
+		Short: "Record what clients and an API say to each other, without what is private",
+		Long: `Record what clients and an API say to each other, without what is private.
+
+It prints the endpoint for clients, passes their requests on to the target, and writes each exchange as a line of JSON to
+` + recording.FileName + ` in the directory. Names, addresses, ids, labels and DNS records are replaced by pseudonyms; tokens,
+passwords, keys and user data by a marker. Look at the file before you send it. It records until it gets SIGINT or SIGTERM.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			url, err := parseTarget(target)
+			if err != nil {
+				return err
+			}
+			if dir == "" {
+				return errors.New("--out: is missing; name a directory for the recording")
+			}
+			return recordAPI(cmd.Context(), url, listen, dir, cmd.OutOrStdout(), slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&target, "target", "https://"+recording.RealHost+recording.BasePath, "`URL` of the API, with its base path")
+	f.StringVar(&listen, "listen", "127.0.0.1:4244", "address for clients, `host:port`; port 0 is any free port")
+	f.StringVar(&dir, "out", "", "`directory` for the recording; it must not have one yet")
+	return cmd
+}
+
+func parseTarget(target string) (*url.URL, error) {
+	u, err := url.Parse(target)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
+		return nil, fmt.Errorf("--target %q: must be a URL such as https://%s%s", target, recording.RealHost, recording.BasePath)
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/")
+	if !strings.HasSuffix(u.Path, recording.BasePath) {
+		return nil, fmt.Errorf("--target %q: must end with the base path %s", target, recording.BasePath)
+	}
+	return u, nil
+}
+
+// recordAPI passes requests on until the context is done.
+func recordAPI(ctx context.Context, target *url.URL, listen, dir string, out io.Writer, log *slog.Logger) error {
+	names, err := recording.CatalogueNames(ctx)
+	if err != nil {
+		return err
+	}
+	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer func() { _ = socket.Close() }()
+	file, err := recording.Create(dir)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	recorder, err := recording.NewRecorder(file, recording.Options{Target: target, Catalogue: names, Logger: log})
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	warnExposed(log, listen, "clients on other machines can use the API through this program, with their own tokens", "--listen")
+	server := &http.Server{
+		Handler: recorder, ReadHeaderTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(socket) }()
+	if _, err := fmt.Fprintf(out, "export HCLOUD_ENDPOINT=http://%s%s\n", reachableAddress(socket.Addr()), recording.BasePath); err != nil {
+		return err
+	}
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		err = server.Shutdown(end)
+	}
+	n, closeErr := recorder.Close()
+	log.Info("recorded", "exchanges", n, "file", filepath.Join(dir, recording.FileName), "next", "look at it, then fakecloud verify "+dir)
+	return errors.Join(err, closeErr)
+}
+
+// reachableAddress returns an address that a client on this machine can connect to.
+func reachableAddress(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
+	}
+	return a.String()
+}
+
+func newVerifyCommand() *cobra.Command {
+	var report string
+	cmd := &cobra.Command{
+		Use:   "verify DIR",
+		Short: "Replay a recording against a new simulated cloud; exit with 1 if an answer differs, with 2 if it cannot be read",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+				return statusError{fmt.Errorf("verify: %w: name the directory of the recording", err), 2}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return verify(cmd.Context(), args[0], report, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&report, "json", "", "`file` for the report as JSON")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return statusError{fmt.Errorf("verify: %w", err), 2} })
+	return cmd
+}
+
+func verify(ctx context.Context, dir, reportFile string, out io.Writer) error {
+	path := filepath.Join(dir, recording.FileName)
+	file, err := os.Open(path)
+	if err != nil {
+		return statusError{fmt.Errorf("verify: %w: name the directory that fakecloud record has written", err), 2}
+	}
+	rec, err := recording.Read(file)
+	_ = file.Close()
+	if err != nil {
+		return statusError{fmt.Errorf("verify: %s: %w", path, err), 2}
+	}
+	report, err := recording.Verify(ctx, rec)
+	if err != nil {
+		return statusError{fmt.Errorf("verify: %s: %w", path, err), 2}
+	}
+	if reportFile != "" {
+		text, err := json.MarshalIndent(report, "", "  ")
+		if err == nil {
+			err = os.WriteFile(reportFile, append(text, '\n'), 0o600)
+		}
+		if err != nil {
+			return statusError{fmt.Errorf("--json: %w", err), 2}
+		}
+	}
+	if err := report.Write(out); err != nil {
+		return err
+	}
+	if n := len(report.Differences); n > 0 {
+		return fmt.Errorf("verify: the simulation differs in %d places from the recording: open an issue with the recording", n)
+	}
+	return nil
+}
