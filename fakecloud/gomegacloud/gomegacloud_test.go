@@ -29,8 +29,8 @@ func create(t *testing.T, cloud *fakecloud.Cloud, name string) {
 	}
 }
 
-// TestMyController is what a user's test looks like.
-func TestMyController(t *testing.T) {
+// TestAControllerThatUsesGomega is what a user's test looks like.
+func TestAControllerThatUsesGomega(t *testing.T) {
 	g := gomega.NewWithT(t)
 	cloud := fakecloudtest.NewWith(t, fakecloud.Options{Actions: "50ms"})
 	create(t, cloud, "web-1")

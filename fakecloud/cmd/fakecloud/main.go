@@ -25,11 +25,30 @@ func main() {
 	context.AfterFunc(ctx, stop) // the next signal has its usual effect
 	err := newCommand(os.LookupEnv, os.Environ()).ExecuteContext(ctx)
 	stop()
-	if status, ok := errors.AsType[exitStatus](err); ok {
-		os.Exit(int(status))
-	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "fakecloud:", err)
+		if !errors.Is(err, errSilent) {
+			fmt.Fprintln(os.Stderr, "fakecloud:", err)
+		}
 		os.Exit(exitStatus(err))
 	}
+}
+
+// errSilent is an error without a message.
+var errSilent = errors.New("failed")
+
+// statusError is an error with the exit status of the program.
+type statusError struct {
+	error
+	status int
+}
+
+// Unwrap returns the error.
+func (e statusError) Unwrap() error { return e.error }
+
+// exitStatus returns the exit status for an error: 1, unless it has another one.
+func exitStatus(err error) int {
+	if e, ok := errors.AsType[statusError](err); ok {
+		return e.status
+	}
+	return 1
 }

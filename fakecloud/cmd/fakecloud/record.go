@@ -20,23 +20,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/recording"
 )
 
-// statusError is an error with the exit status of the program.
-type statusError struct {
-	error
-	status int
-}
-
-// Unwrap returns the error.
-func (e statusError) Unwrap() error { return e.error }
-
-// exitStatus returns the exit status for an error: 1, unless it has another one.
-func exitStatus(err error) int {
-	if e, ok := errors.AsType[statusError](err); ok {
-		return e.status
-	}
-	return 1
-}
-
 // newRecordCommands returns the commands that record an API, and compare the simulation with a recording.
 func newRecordCommands() []*cobra.Command {
 	return []*cobra.Command{newRecordCommand(), newVerifyCommand()}

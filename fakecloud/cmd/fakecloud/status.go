@@ -16,13 +16,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 )
 
-// exitStatus is an error that ends the program without a message.
-type exitStatus int
-
-func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
-
-// notRunning is the exit status of fakecloud status if no cloud answers.
-const notRunning exitStatus = 3
+// errNotRunning ends fakecloud status if no cloud answers, which its output has said already.
+var errNotRunning = statusError{errSilent, 3}
 
 // newStatusCommand returns the command that describes a running cloud.
 func newStatusCommand() *cobra.Command {
@@ -42,7 +37,7 @@ func newStatusCommand() *cobra.Command {
 		}
 		if err != nil {
 			fmt.Fprintln(cmd.OutOrStdout(), "not running:", err)
-			return notRunning
+			return errNotRunning
 		}
 		if *markdown {
 			err = summarize(cmd.Context(), cloud, cmd.OutOrStdout())
