@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -355,6 +357,18 @@ func TestTheClockIsStopped(t *testing.T) {
 	if after, _ := s.cloud.Now(ctx); after.Sub(before) < 30*time.Minute {
 		t.Errorf("%v have passed, want 30m", after.Sub(before))
 	}
+	before, _ = s.cloud.Now(ctx)
+	s.Click("Step 1 minute")
+	s.Sees("1m have passed")
+	if after, _ := s.cloud.Now(ctx); after.Sub(before) < time.Minute {
+		t.Errorf("%v have passed, want 1m", after.Sub(before))
+	}
+	s.Fill("Speed", "3")
+	s.Click("Set the speed")
+	s.Sees("the clock runs at 3")
+	if speed, _ := s.cloud.Speed(ctx); speed != 3 {
+		t.Errorf("speed %v, want 3", speed)
+	}
 	s.Click("A minute each second")
 	s.Await("show the speed", "document.getElementById('time').innerText.includes('×60')")
 	s.Click("Real time")
@@ -375,10 +389,60 @@ func TestTheClockIsStopped(t *testing.T) {
 	s.Go(s.control + "/#/clock")
 	s.Click("Remove copy 1")
 	s.Sees("the copy is removed")
+	saved := filepath.Join(t.TempDir(), "cloud.snapshot")
+	text := Eval[string](s.Page, "fetch(document.querySelector('a[download]').href).then(r => r.text())")
+	if err := os.WriteFile(saved, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s.Click("Reset the cloud")
 	s.Sees("the cloud is empty")
 	s.Click("Map")
 	s.Sees("The cloud is empty")
+	s.Click("Clock and state")
+	Do(s.Page, "choose the file", chromedp.SetUploadFiles(chromedp.CSS("input[type=file]"), []string{saved}))
+	s.Sees("cloud.snapshot is loaded")
+	s.Click("Map")
+	s.Sees("1 server,")
+	s.CheckConsole(s.host())
+}
+
+func TestTheKeyboardReachesEverything(t *testing.T) {
+	s := open(t, fakecloud.Options{})
+	s.cluster()
+	s.Sees("15 servers")
+	press := func(keys string) { Do(s.Page, "press a key", chromedp.KeyEvent(keys)) }
+	const focused = "(document.activeElement.id || document.activeElement.innerText)"
+	seen := map[string]bool{}
+	for range 150 {
+		press(kb.Tab)
+		seen[strings.TrimSpace(Eval[string](s.Page, focused))] = true
+	}
+	for _, want := range []string{
+		"Skip to the content", "Map", "Resources", "Requests", "Actions", "Incidents", "Clock and state", "project", "theme", "ingress", "control-plane-1",
+		"worker-15",
+	} {
+		if !seen[want] {
+			t.Errorf("Tab does not reach %q", want)
+		}
+	}
+	Eval[chromedp.Void](s.Page, "document.querySelector('[data-server] a').focus()")
+	press(kb.Enter)
+	s.Await("move the focus to the details", "document.activeElement.id === 'detail'")
+	s.Sees("Connected to")
+	press(kb.Escape)
+	s.Await("give it back", focused+" === 'control-plane-1'")
+	press("/")
+	s.Await("search", "document.activeElement.type === 'search'")
+	press(kb.Backspace) // the test's keyboard types the slash, which a real one does not
+	press("worker-7")
+	s.Await("find it", "document.querySelectorAll('.server').length === 1")
+
+	s.Click("◐")
+	s.Await("be dark", "getComputedStyle(document.documentElement).colorScheme === 'dark'")
+	s.Go(s.control + "/#/map")
+	s.Await("stay dark", "getComputedStyle(document.documentElement).colorScheme === 'dark'")
+	s.Click("◐")
+	s.Await("be light", "getComputedStyle(document.documentElement).colorScheme === 'light'")
 	s.CheckConsole(s.host())
 }
 
@@ -420,6 +484,8 @@ func TestALargeCloudIsShown(t *testing.T) {
 	s.Sees("1 to 100 of 10,000")
 	s.Click("Next")
 	s.Sees("101 to 200")
+	s.Click("Back")
+	s.Sees("1 to 100")
 	s.Fill("Search", "server-09999")
 	s.Await("find one", "document.querySelectorAll('tbody tr').length === 1")
 	s.Picture("large-table")

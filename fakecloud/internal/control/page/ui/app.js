@@ -12,20 +12,25 @@ const views = {map: drawMap, resources, requests, actions, incidents, clock};
 const main = document.getElementById('main'), panel = document.getElementById('detail');
 
 let view = '', endView = () => {}, endDetail = () => {};
+let opener = ''; // the data-key of the link that opened the panel, which gets the focus back
 
 /** route shows what the address says: a view, and beside it one resource or one request. */
 function route() {
   const [name, ...rest] = location.hash.replace(/^#\/?/, '').split('/');
   endDetail();
   endDetail = () => {};
+  const wasHidden = panel.hidden;
   panel.hidden = name !== 'resource' && name !== 'request';
   if (!panel.hidden) {
     if (!view) open('map', []);
+    if (wasHidden) opener = document.activeElement?.dataset.key ?? '';
     endDetail = (name === 'resource' ? detail : request)(panel, +rest[0]);
     panel.scrollTop = 0;
+    panel.focus();
     return;
   }
   open(views[name] ? name : 'map', rest);
+  if (!wasHidden) ([...main.querySelectorAll('[data-key]')].find(e => e.dataset.key === opener) ?? main).focus();
 }
 
 function open(name, rest) {
