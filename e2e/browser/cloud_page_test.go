@@ -88,7 +88,7 @@ func (s *shown) cluster() {
 		{Type: hcloud.NetworkSubnetTypeCloud, IPRange: nodes, NetworkZone: hcloud.NetworkZoneEUCentral},
 	}}))
 	rules := []hcloud.FirewallRule{{
-		Direction: hcloud.FirewallRuleDirectionIn, Protocol: hcloud.FirewallRuleProtocolTCP, Port: hcloud.Ptr("22"),
+		Direction: hcloud.FirewallRuleDirectionIn, Protocol: hcloud.FirewallRuleProtocolTCP, Port: new("22"),
 		SourceIPs: []net.IPNet{{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}},
 	}}
 	firewall, r, err := s.client.Firewall.Create(ctx, hcloud.FirewallCreateOpts{Name: "ssh", Rules: rules})
@@ -100,13 +100,15 @@ func (s *shown) cluster() {
 		}
 		server, r, err := s.client.Server.Create(ctx, hcloud.ServerCreateOpts{
 			Name: fmt.Sprintf("%s-%d", role, i+1), ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
-			Location: fsn1, Networks: []*hcloud.Network{network}, Labels: map[string]string{"role": role}, UserData: "#cloud-config user-data-secret",
+			Location: fsn1, Networks: []*hcloud.Network{network}, Labels: map[string]string{"role": role},
+			UserData:  "#cloud-config user-data-secret",
 			Firewalls: []*hcloud.ServerCreateFirewall{{Firewall: *firewall.Firewall}},
 		})
 		must(s, server, r, err)
 		private := must2(s)(s.client.Server.GetByID(ctx, server.Server.ID)).PrivateNet[0].IP
 		_, pods, _ := net.ParseCIDR(fmt.Sprintf("10.244.%d.0/24", i))
-		_, r, err = s.client.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: pods, Gateway: private}})
+		route := hcloud.NetworkRoute{Destination: pods, Gateway: private}
+		_, r, err = s.client.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: route})
 		must(s, pods, r, err)
 		if i == 4 {
 			v, r, err := s.client.Volume.Create(ctx, hcloud.VolumeCreateOpts{Name: "pvc-1", Size: 20, Server: server.Server})
@@ -117,17 +119,17 @@ func (s *shown) cluster() {
 		lb, r, err := s.client.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
 			Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: fsn1, Network: network,
 			Targets: []hcloud.LoadBalancerCreateOptsTarget{{
-				Type: hcloud.LoadBalancerTargetTypeLabelSelector, UsePrivateIP: hcloud.Ptr(true),
+				Type: hcloud.LoadBalancerTargetTypeLabelSelector, UsePrivateIP: new(true),
 				LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=" + role},
 			}},
 			Services: []hcloud.LoadBalancerCreateOptsService{{
-				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(443), DestinationPort: hcloud.Ptr(30443),
+				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(443), DestinationPort: new(30443),
 			}},
 		})
 		must(s, lb, r, err)
 	}
 	floating, r, err := s.client.FloatingIP.Create(ctx, hcloud.FloatingIPCreateOpts{
-		Type: hcloud.FloatingIPTypeIPv4, Name: hcloud.Ptr("egress"), Server: must2(s)(s.client.Server.GetByName(ctx, "worker-5")),
+		Type: hcloud.FloatingIPTypeIPv4, Name: new("egress"), Server: must2(s)(s.client.Server.GetByName(ctx, "worker-5")),
 	})
 	must(s, floating, r, err)
 }
@@ -225,7 +227,8 @@ func TestTablesAreSearchedAndSorted(t *testing.T) {
 	s.Await("sort downwards", firstName+" === 'worker-15'")
 	for _, kind := range []string{"load balancers", "networks", "volumes", "firewalls", "floating IPs", "primary IPs"} {
 		s.Click(kind)
-		s.Await("show "+kind, fmt.Sprintf("document.querySelector('caption')?.innerText === %q && document.querySelector('tbody tr')", kind))
+		s.Await("show "+kind, fmt.Sprintf(`document.querySelector('caption')?.innerText === %q && document.querySelector('tbody tr')`,
+			kind))
 	}
 	s.check("tables")
 
@@ -252,7 +255,9 @@ func TestRequestsAreShownLive(t *testing.T) {
 	s.Sees("No request yet")
 	s.cluster()
 	s.Sees("/v1/load_balancers")
-	if _, _, err := s.client.Server.Create(t.Context(), hcloud.ServerCreateOpts{Name: "x", ServerType: &hcloud.ServerType{Name: "moon"}, Image: &hcloud.Image{Name: "debian-13"}}); err == nil {
+	if _, _, err := s.client.Server.Create(t.Context(), hcloud.ServerCreateOpts{
+		Name: "x", ServerType: &hcloud.ServerType{Name: "moon"}, Image: &hcloud.Image{Name: "debian-13"},
+	}); err == nil {
 		t.Fatal("a server of the type moon was created")
 	}
 	s.Sees("invalid_input")

@@ -121,11 +121,11 @@ func TestTheActionRunsTheSuite(t *testing.T) {
 		}
 		printed += string(b)
 	}
-	real, err := filepath.EvalSymlinks(workspace)
+	resolved, err := filepath.EvalSymlinks(workspace)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Join([]string{"-C", "/action/e2e/..", "e2e", "CCM=" + real + "/my ccm.yaml", "embedded", out, ""}, "\n")
+	want := strings.Join([]string{"-C", "/action/e2e/..", "e2e", "CCM=" + resolved + "/my ccm.yaml", "embedded", out, ""}, "\n")
 	if printed != want {
 		t.Errorf("make got\n%s\nwant\n%s", printed, want)
 	}

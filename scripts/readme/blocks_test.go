@@ -29,7 +29,7 @@ func blocks(t *testing.T) (all []block) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before, says, open := "", "", false
+		before, open := "", false
 		for i, line := range strings.Split(string(text), "\n") {
 			fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
 			switch last := len(all) - 1; {
@@ -37,8 +37,9 @@ func blocks(t *testing.T) (all []block) {
 				open = false
 			case isFence:
 				open = true
-				if says = ""; comment.MatchString(before) {
-					says = comment.FindStringSubmatch(before)[1]
+				says := ""
+				if found := comment.FindStringSubmatch(before); found != nil {
+					says = found[1]
 				}
 				all = append(all, block{page: page, language: fence, says: says, line: i + 1})
 			case open:
