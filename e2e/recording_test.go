@@ -25,7 +25,8 @@ var _ = Describe("A recording of the CCM", Label("process", "service", "fake-onl
 		out, err := exec.CommandContext(ctx, "go", "build", "-o", program,
 			"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/cmd/fakecloud").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
-		record := exec.CommandContext(ctx, program, "record", "--target", env.Cloud.Fake.Endpoint(), "--listen", "127.0.0.1:0", "--out", dir)
+		record := exec.CommandContext(ctx, program, "record", "--target", env.Cloud.Fake.Endpoint(), "--listen", "127.0.0.1:0",
+			"--out", dir)
 		record.Stderr = GinkgoWriter
 		printed, err := record.StdoutPipe()
 		Expect(err).NotTo(HaveOccurred())

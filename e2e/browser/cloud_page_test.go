@@ -423,8 +423,8 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 		seen[strings.TrimSpace(Eval[string](s.Page, focused))] = true
 	}
 	for _, want := range []string{
-		"Skip to the content", "Map", "Resources", "Requests", "Actions", "Incidents", "Clock and state", "project", "theme", "ingress", "control-plane-1",
-		"worker-15",
+		"Skip to the content", "Map", "Resources", "Requests", "Actions", "Incidents", "Clock and state", "project", "theme", "ingress",
+		"control-plane-1", "worker-15",
 	} {
 		if !seen[want] {
 			t.Errorf("Tab does not reach %q", want)
