@@ -13,7 +13,7 @@ import (
 // fidelityPage says what is proven, what is not, and what is unknown. `make behaviour` writes the numbers.
 const fidelityPage = "../../FIDELITY.md"
 
-// fidelityCounts returns the numbers of the page, by their names in testdata/fidelity.md.
+// fidelityCounts returns the numbers of the page, by their names in testdata/fidelity.tmpl.
 func fidelityCounts(t *testing.T) map[string]int {
 	t.Helper()
 	counts := map[string]int{"assertions": len(assertionsForTest(t))}
@@ -83,7 +83,7 @@ var placeholder = regexp.MustCompile(`\{([a-zA-Z: ]+)\}`)
 func TestThePageOfBehaviourIsSummedUp(t *testing.T) {
 	t.Parallel()
 	counts := fidelityCounts(t)
-	text, err := os.ReadFile("testdata/fidelity.md")
+	text, err := os.ReadFile("testdata/fidelity.tmpl")
 	if err != nil {
 		t.Fatal(err)
 	}
