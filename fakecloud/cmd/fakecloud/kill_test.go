@@ -35,11 +35,16 @@ func TestKilledPrograms(t *testing.T) {
 	acknowledged := int64(0)
 	for range *kills {
 		p := startProcess(t, "--state", dir, "--rate-limit", "0", "--actions", "20ms")
+		// A server whose deletion was acknowledged is shown until the action ends.
+		if err := remote.New(p.control).AwaitIdle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		for _, w := range all {
 			w.reach(p)
 			w.compare(t)
 		}
 		if t.Failed() {
+			p.kill()
 			break
 		}
 		// After so many writes that were acknowledged, while others are under way.

@@ -44,7 +44,11 @@ func (c *Controller) UseDisk(d cloud.Disk) error {
 	if err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
-	return c.restore(snapshot)
+	if err := c.restore(snapshot); err != nil {
+		return err
+	}
+	c.Cloud.Settle() // what became due meanwhile: the first answer must show it as done
+	return nil
 }
 
 func (c *Controller) restore(snapshot *cloud.Snapshot) (err error) {

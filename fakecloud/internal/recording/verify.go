@@ -51,8 +51,8 @@ type player struct {
 
 // Verify replays a recording against a new simulated cloud, whose clock is stepped to the time of each request. It returns what
 // differs. Compared are the status, the error code, which fields there are and their JSON types, null, enumerations, references to
-// other resources, the order of lists, headers, and how actions end. Not compared are texts, numbers and times, and how long actions
-// take.
+// other resources, the order of lists, headers, and how actions end. Not compared are texts, numbers and times, how long actions
+// take, and the traffic of load balancers with the health of their targets.
 func Verify(ctx context.Context, rec *Recording) (*Report, error) {
 	start := rec.Started
 	o := fakecloud.Options{Clock: simclock.NewAt(start, 0), Actions: "realistic", RandomSeed: 1}

@@ -347,3 +347,17 @@ the last line is not complete and was left out: the recorder was killed while it
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }
+
+func TestTheReplayHasNoTraffic(t *testing.T) {
+	t.Parallel()
+	for place, want := range map[string]bool{
+		"load_balancer.ingoing_traffic": true, "load_balancers.*.outgoing_traffic": true, "load_balancer.included_traffic": false,
+		"load_balancer.targets.*.health_status.*.status":              true,
+		"load_balancers.*.targets.*.targets.*.health_status.*.detail": true,
+		"load_balancer.targets.*.health_status.*.listen_port":         false, "server.status": false, "status": false,
+	} {
+		if got := ofTraffic(place); got != want {
+			t.Errorf("%s: %v, want %v", place, got, want)
+		}
+	}
+}
