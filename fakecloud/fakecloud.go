@@ -252,7 +252,6 @@ func (c *Cloud) setUpControl() {
 	c.controller.NewFork = func() *control.Fork {
 		f := c.Fork()
 		f.ready.Store(true)
-		f.controller.Observe()
 		return &control.Fork{API: f.Handler(), Control: f.ControlHandler(), Close: f.Close}
 	}
 }

@@ -62,7 +62,6 @@ func (c *Cloud) startAPI(ctx context.Context, address string, config *tls.Config
 // free port of 127.0.0.1. It returns the URL, such as "http://127.0.0.1:4243". There is no authentication: every program
 // that reaches it controls the cloud.
 func (c *Cloud) StartControl(ctx context.Context, address string) (url string, err error) {
-	c.controller.Observe()
 	url, err = c.listen(ctx, address, c.controller.Handler(), nil)
 	if err != nil {
 		return "", err

@@ -96,6 +96,7 @@ func TestMetricsCountWhatClientsDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ask(t, "GET", control+"/metrics", nil) // the first look
 	client := cloud.Client(hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}))
 	if _, _, err := client.Server.Create(ctx, hcloud.ServerCreateOpts{
 		Name: "a", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
@@ -168,6 +169,7 @@ func TestMetricsOfManyProjectsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ask(t, "GET", control+"/metrics", nil) // the first look
 	for i := range 250 {
 		client := cloud.Client(hcloud.WithToken(strings.Repeat("t", i+1)))
 		if _, err := client.Server.All(t.Context()); err != nil {

@@ -31,8 +31,8 @@ type metrics struct {
 // maxMetricProjects bounds the series: the requests of further projects have the label other.
 const maxMetricProjects = 100
 
-// Observe makes the cloud count requests and keep the bodies of the latest ones, for /metrics and the page. A cloud without a control
-// API does not pay for that.
+// Observe makes the cloud count requests and keep the bodies of the latest ones, from the first look at the page or at /metrics on. A
+// cloud without such a look does not pay for that: it costs a third of a GET.
 func (c *Controller) Observe() {
 	c.observe.Do(func() {
 		m := &metrics{

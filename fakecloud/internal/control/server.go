@@ -53,7 +53,8 @@ func Endpoints() []Endpoint {
 			Summary: "wait until n= requests (default 1) are in the journal; the same parameters select; 504 after timeout= (default " +
 				"30s) of the machine's time", handle: awaitJournal},
 		{Method: "GET", Path: "/journal/{seq}", Summary: "one request with its body and that of its answer, without secrets; " +
-			"the bodies of the latest 1,000 requests are kept, 16 KiB of each", handle: getExchange},
+			"the bodies of the latest 1,000 requests are kept, 16 KiB of each, from the first look at the page or at /metrics on",
+			handle: getExchange},
 		{Method: "DELETE", Path: "/journal", Summary: "empty the journal", handle: deleteJournal},
 		{Method: "GET", Path: "/faults", Summary: "the fault rules, and how many requests each has selected and taken", handle: listFaults},
 		{Method: "POST", Path: "/faults",
@@ -64,7 +65,8 @@ func Endpoints() []Endpoint {
 				"machine's time", handle: awaitFault},
 		{Method: "DELETE", Path: "/faults/{name}", Summary: "remove one fault rule", handle: deleteFault},
 		{Method: "DELETE", Path: "/faults", Summary: "remove all fault rules", handle: deleteFaults},
-		{Method: "GET", Path: "/metrics", Summary: "numbers in the format of Prometheus", stream: showMetrics},
+		{Method: "GET", Path: "/metrics", Summary: "numbers in the format of Prometheus; requests are counted from the first look on",
+			stream: showMetrics},
 		{Method: "GET", Path: "/debug/pprof/{profile}", Summary: "a profile for go tool pprof: profile?seconds=30 of the CPU, heap, " +
 			"goroutine, allocs, block, mutex, or trace?seconds=1", stream: showProfile},
 		{Method: "GET", Path: "/operations", Summary: "methods, routes and operation names for fault rules and the journal",
@@ -176,6 +178,7 @@ func showIndex(c *Controller, w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"endpoints": Endpoints()})
 		return
 	}
+	c.Observe()
 	endpoint := ""
 	if c.Endpoint != nil {
 		endpoint = c.Endpoint()
