@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,13 +68,21 @@ func (s *shown) host() string {
 	return u.Host
 }
 
-// must returns what a call has returned, or ends the test.
-func must[T any](t testing.TB, v T, _ *hcloud.Response, err error) T {
-	t.Helper()
+// must ends the test if a call has failed.
+func (s *shown) must(err error) {
+	s.Helper()
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
-	return v
+}
+
+// order creates a server of the usual kind.
+func (s *shown) order(ctx context.Context, name string) {
+	s.Helper()
+	_, _, err := s.client.Server.Create(ctx, hcloud.ServerCreateOpts{
+		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+	})
+	s.must(err)
 }
 
 // cluster creates what a Kubernetes cluster of fifteen servers has.
@@ -83,40 +92,40 @@ func (s *shown) cluster() {
 	_, all, _ := net.ParseCIDR("10.0.0.0/8")
 	_, nodes, _ := net.ParseCIDR("10.0.0.0/16")
 	fsn1 := &hcloud.Location{Name: "fsn1"}
-	create := func(n *hcloud.Network, r *hcloud.Response, err error) *hcloud.Network { return must(s, n, r, err) }
-	network := create(s.client.Network.Create(ctx, hcloud.NetworkCreateOpts{Name: "cluster", IPRange: all, Subnets: []hcloud.NetworkSubnet{
+	network, _, err := s.client.Network.Create(ctx, hcloud.NetworkCreateOpts{Name: "cluster", IPRange: all, Subnets: []hcloud.NetworkSubnet{
 		{Type: hcloud.NetworkSubnetTypeCloud, IPRange: nodes, NetworkZone: hcloud.NetworkZoneEUCentral},
-	}}))
+	}})
+	s.must(err)
 	rules := []hcloud.FirewallRule{{
 		Direction: hcloud.FirewallRuleDirectionIn, Protocol: hcloud.FirewallRuleProtocolTCP, Port: new("22"),
 		SourceIPs: []net.IPNet{{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}},
 	}}
-	firewall, r, err := s.client.Firewall.Create(ctx, hcloud.FirewallCreateOpts{Name: "ssh", Rules: rules})
-	must(s, firewall, r, err)
+	firewall, _, err := s.client.Firewall.Create(ctx, hcloud.FirewallCreateOpts{Name: "ssh", Rules: rules})
+	s.must(err)
 	for i := range 15 {
 		role := "worker"
 		if i < 3 {
 			role = "control-plane"
 		}
-		server, r, err := s.client.Server.Create(ctx, hcloud.ServerCreateOpts{
+		server, _, err := s.client.Server.Create(ctx, hcloud.ServerCreateOpts{
 			Name: fmt.Sprintf("%s-%d", role, i+1), ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
 			Location: fsn1, Networks: []*hcloud.Network{network}, Labels: map[string]string{"role": role},
 			UserData:  "#cloud-config user-data-secret",
 			Firewalls: []*hcloud.ServerCreateFirewall{{Firewall: *firewall.Firewall}},
 		})
-		must(s, server, r, err)
-		private := must2(s)(s.client.Server.GetByID(ctx, server.Server.ID)).PrivateNet[0].IP
+		s.must(err)
+		private := s.server(server.Server.Name).PrivateNet[0].IP
 		_, pods, _ := net.ParseCIDR(fmt.Sprintf("10.244.%d.0/24", i))
 		route := hcloud.NetworkRoute{Destination: pods, Gateway: private}
-		_, r, err = s.client.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: route})
-		must(s, pods, r, err)
+		_, _, err = s.client.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: route})
+		s.must(err)
 		if i == 4 {
-			v, r, err := s.client.Volume.Create(ctx, hcloud.VolumeCreateOpts{Name: "pvc-1", Size: 20, Server: server.Server})
-			must(s, v, r, err)
+			_, _, err := s.client.Volume.Create(ctx, hcloud.VolumeCreateOpts{Name: "pvc-1", Size: 20, Server: server.Server})
+			s.must(err)
 		}
 	}
 	for name, role := range map[string]string{"ingress": "worker", "api": "control-plane"} {
-		lb, r, err := s.client.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
+		_, _, err := s.client.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
 			Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: fsn1, Network: network,
 			Targets: []hcloud.LoadBalancerCreateOptsTarget{{
 				Type: hcloud.LoadBalancerTargetTypeLabelSelector, UsePrivateIP: new(true),
@@ -126,22 +135,22 @@ func (s *shown) cluster() {
 				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(443), DestinationPort: new(30443),
 			}},
 		})
-		must(s, lb, r, err)
+		s.must(err)
 	}
-	floating, r, err := s.client.FloatingIP.Create(ctx, hcloud.FloatingIPCreateOpts{
-		Type: hcloud.FloatingIPTypeIPv4, Name: new("egress"), Server: must2(s)(s.client.Server.GetByName(ctx, "worker-5")),
+	_, _, err = s.client.FloatingIP.Create(ctx, hcloud.FloatingIPCreateOpts{
+		Type: hcloud.FloatingIPTypeIPv4, Name: new("egress"), Server: s.server("worker-5"),
 	})
-	must(s, floating, r, err)
+	s.must(err)
 }
 
-// must2 is must for a call with three results, as an argument.
-func must2(t testing.TB) func(*hcloud.Server, *hcloud.Response, error) *hcloud.Server {
-	return func(s *hcloud.Server, _ *hcloud.Response, err error) *hcloud.Server {
-		if err != nil || s == nil {
-			t.Fatalf("server %v: %v", s, err)
-		}
-		return s
+// server returns the server with a name.
+func (s *shown) server(name string) *hcloud.Server {
+	s.Helper()
+	server, _, err := s.client.Server.GetByName(s.Context(), name)
+	if err != nil || server == nil {
+		s.Fatalf("server %s: %v, %v", name, server, err)
 	}
+	return server
 }
 
 func TestAnEmptyCloudSaysHowToBegin(t *testing.T) {
@@ -180,7 +189,7 @@ func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
 	s.Picture("cluster-phone")
 	s.Appear(1280, 900, false)
 
-	worker := must2(t)(s.client.Server.GetByName(t.Context(), "worker-5"))
+	worker := s.server("worker-5")
 	s.Click("worker-5")
 	for _, text := range []string{"Connected to", "load balancer ingress", "volume pvc-1", "network cluster", "firewall ssh", `"status": "running"`} {
 		s.Sees(text)
@@ -237,10 +246,10 @@ func TestTablesAreSearchedAndSorted(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := hcloud.NewClient(hcloud.WithEndpoint(s.cloud.Endpoint()), hcloud.WithToken(token))
-	key, r, err := client.SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{
+	_, _, err = client.SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{
 		Name: "mine", PublicKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA mine",
 	})
-	must(t, key, r, err)
+	s.must(err)
 	s.Await("offer the project", "[...document.querySelectorAll('#project option')].some(o => o.innerText === 'staging')")
 	s.Fill("Project", fmt.Sprint(other))
 	s.Click("SSH keys")
@@ -323,18 +332,9 @@ func TestIncidentsAreStartedAndEnded(t *testing.T) {
 	s.Await("tell it as an error", "document.querySelector('#message.bad')")
 	// The browser reports the refused request, too.
 	s.mu.Lock()
-	s.problems = slicesDelete(s.problems, "400 (Bad Request)")
+	s.problems = slices.DeleteFunc(s.problems, func(text string) bool { return strings.Contains(text, "400 (Bad Request)") })
 	s.mu.Unlock()
 	s.CheckConsole(s.host())
-}
-
-func slicesDelete(all []string, with string) (rest []string) {
-	for _, text := range all {
-		if !strings.Contains(text, with) {
-			rest = append(rest, text)
-		}
-	}
-	return rest
 }
 
 func TestTheClockIsStopped(t *testing.T) {
@@ -343,10 +343,7 @@ func TestTheClockIsStopped(t *testing.T) {
 	s.Click("Clock and state")
 	s.Click("Stop")
 	s.Sees("(stopped)")
-	created, r, err := s.client.Server.Create(ctx, hcloud.ServerCreateOpts{
-		Name: "slow", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
-	})
-	must(t, created, r, err)
+	s.order(ctx, "slow")
 	s.Sees("create server")
 	s.check("clock")
 	s.Picture("clock-light")
@@ -458,10 +455,7 @@ func TestALargeCloudIsShown(t *testing.T) {
 	defer cancel()
 	const servers = 10_000
 	for i := range servers {
-		created, r, err := s.client.Server.Create(ctx, hcloud.ServerCreateOpts{
-			Name: fmt.Sprintf("server-%05d", i), ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
-		})
-		must(t, created, r, err)
+		s.order(ctx, fmt.Sprintf("server-%05d", i))
 	}
 	s.Sees("10,000 servers")
 	s.Await("draw dots", "document.querySelectorAll('.dots .dot').length === 2000")

@@ -130,11 +130,11 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	projects := g.Cloud.Projects()
+	projects, shown := g.Cloud.Projects(), g.API.ShownResources()
 	counts, running := map[store.Kind]int{}, 0
 	for _, p := range projects {
 		st := p.View()
-		for _, s := range g.API.ShownResources() {
+		for _, s := range shown {
 			counts[s.Kind()] += s.Len(st)
 		}
 		running += st.Actions.Unfinished()
