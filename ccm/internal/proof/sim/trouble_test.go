@@ -32,7 +32,7 @@ var troubles = map[string]act{
 	"leader":        func(w *world, _ string, n, _ int) { w.changeLeader(n%3 == 0) },
 	"pool full":     func(w *world, _ string, _, _ int) { w.fillPool() },
 	"others hang":   func(w *world, _ string, n, _ int) { w.othersHang(n) },
-	"rate limited":  func(w *world, _ string, _, _ int) { w.rateLimited() },
+	"rate limited":  func(w *world, _ string, n, _ int) { w.rateLimited(n) },
 	"server vanish": vanish,
 	"network other": func(w *world, _ string, n, _ int) { w.mistakeNetwork(n) },
 	"token away":    func(w *world, _ string, _, _ int) { w.useProject(true) },
@@ -215,17 +215,23 @@ func (w *world) othersHang(n int) {
 	}
 }
 
-// rateLimited makes the cloud refuse all requests for half an hour, and counts them.
-func (w *world) rateLimited() {
+// rateLimited makes the cloud refuse all requests for half an hour, and counts them: with headers that say when there is room again, as
+// the API does, or without any, as a proxy does.
+func (w *world) rateLimited(n int) {
 	w.settle()
-	_, err := w.fake.Faults().Add(ctx, fault.Rule{Name: "429", Client: ccm.ProviderName, Effect: fault.APIError("rate_limit_exceeded")})
+	effect, most := fault.HTTPStatus(http.StatusTooManyRequests), 80 // one in 20 s shows whether it still refuses
+	if n%2 == 0 {
+		// By the headers, one request comes back each second: only the pauses between the tries of one Service bound the number.
+		effect, most = fault.APIError("rate_limit_exceeded"), 150
+	}
+	_, err := w.fake.Faults().Add(ctx, fault.Rule{Name: "429", Client: ccm.ProviderName, Effect: effect})
 	must(err)
 	w.changeNodePorts()
 	w.pass(10*time.Minute, 0)
 	before := w.requests
 	w.pass(20*time.Minute, 0)
-	if n := w.requests - before; n > 80 { // one in 20 s shows whether it still refuses
-		w.failNow("requests", fmt.Sprintf("%d requests in 20 minutes in which each is refused with 429", n))
+	if sent := w.requests - before; sent > most {
+		w.failNow("requests", fmt.Sprintf("%d requests in 20 minutes in which each is refused with 429", sent))
 	}
 	_, err = w.fake.Faults().Remove(ctx, "429")
 	must(err)
