@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -607,7 +608,7 @@ func TestASyncConvergesAfterAnAPIError(t *testing.T) {
 	}
 }
 
-func TestDeletingAMissingLoadBalancerIsNoError(t *testing.T) {
+func TestADeletionByAnotherClientIsSeenByTheNextTry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()
@@ -621,8 +622,47 @@ func TestDeletingAMissingLoadBalancerIsNoError(t *testing.T) {
 		return nil
 	})
 	lbs, _ := cloud.LoadBalancer()
+	_ = lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc) // "not found" to a deletion proves nothing
 	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err != nil {
 		t.Error(err)
+	}
+}
+
+// A gateway with a wrong path answers so for a moment.
+func TestNotFoundLeavesNeitherALoadBalancerNorAPortWithoutAnOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", nil, 80, 443)
+	w.ensure(cloud, svc)
+	lies := func(selected func(*http.Request) bool) {
+		var once sync.Once
+		w.wire.setIntercept(func(r *http.Request) (answer *http.Response) {
+			if selected(r) {
+				once.Do(func() { answer = apiError(http.StatusNotFound, "not_found") })
+			}
+			return answer
+		})
+	}
+	lbs, _ := cloud.LoadBalancer()
+
+	lies(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/delete_service") })
+	setPorts(svc, 80)
+	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
+		t.Error("the port counts as deleted")
+	}
+	w.ensure(cloud, svc)
+	if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80}) {
+		t.Errorf("the load balancer listens on %v", listenPorts(lb))
+	}
+
+	lies(func(r *http.Request) bool { return r.Method == http.MethodDelete })
+	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err == nil {
+		t.Error("the load balancer counts as deleted")
+	}
+	w.remove(cloud, svc)
+	if n := len(w.loadBalancers()); n != 0 {
+		t.Errorf("%d load balancers cost money without an owner", n)
 	}
 }
 

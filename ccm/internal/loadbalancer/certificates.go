@@ -218,13 +218,13 @@ func (l *Controller) retryIssuance(ctx context.Context, svc *corev1.Service, cer
 	return notIssued
 }
 
-// deleteCertificates deletes managed certificates of a Service. A certificate that is already gone is
-// no error.
+// deleteCertificates deletes managed certificates of a Service, which the API has just listed: "not found" proves nothing, and the next try
+// looks for them again.
 func (l *Controller) deleteCertificates(ctx context.Context, certs []*hcloud.Certificate) error {
 	var errs []error
 	for _, c := range certs {
 		l.certs.Forget()
-		if _, err := l.client.Certificate.Delete(ctx, c); err != nil && !hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+		if _, err := l.client.Certificate.Delete(ctx, c); err != nil {
 			errs = append(errs, fmt.Errorf("deleting certificate %d (%s): %w", c.ID, c.Name, err))
 		}
 	}

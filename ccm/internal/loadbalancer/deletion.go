@@ -105,8 +105,8 @@ func (l *Controller) delete(ctx context.Context, svc *corev1.Service, settings *
 	switch {
 	case err == nil:
 		err = l.slow.Wait(ctx, lb.ID, result.Action)
-	case hcloud.IsError(err, hcloud.ErrorCodeNotFound):
-		err = nil
+	case hcloud.IsError(err, hcloud.ErrorCodeNotFound): // a gateway may answer so for everything: the next try looks for it again
+		err = errors.New("the API has just listed it, and says now that it does not exist; will look again")
 	case resp != nil && resp.Response != nil && resp.StatusCode == http.StatusNoContent:
 		err = nil // the API's answer until October 2026: no action, and no body that hcloud-go could read
 	case hcloud.IsError(err, hcloud.ErrorCodeProtected):
