@@ -10,16 +10,17 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 var _ = Describe("A CCM in a pod", Ordered, framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, "process"), func() {
 	var (
-		env  *framework.Env
+		env  *hetzner.Env
 		port int
 	)
 	BeforeAll(func(ctx SpecContext) {
-		env = framework.NewEnv(ctx, suite, framework.Options{})
+		env = hetzner.NewEnv(ctx, hetzner.Options{})
 		port = framework.Port
 		env.Services.Create(ctx, "web")
 		env.Services.AwaitIngress(ctx, "web")
@@ -28,10 +29,10 @@ var _ = Describe("A CCM in a pod", Ordered, framework.Alone(), Label(framework.R
 	continues := func(ctx context.Context, end func()) {
 		GinkgoHelper()
 		env.CCM.AwaitIdle(ctx) // after the last change of the port it still cleans up
-		before := framework.Settings(env.LoadBalancers.Of(ctx, "web"))
+		before := hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))
 		end()
 		env.CCM.AwaitIdle(ctx)
-		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "nothing had changed")
+		Expect(hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "nothing had changed")
 		port++
 		changePort(ctx, env, port)
 	}
@@ -64,7 +65,7 @@ var _ = Describe("A CCM in a pod", Ordered, framework.Alone(), Label(framework.R
 
 var _ = Describe("A CCM in two pods", framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, "process"), func() {
 	It("works in one pod, and in the other when the leader's pod is deleted", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env := hetzner.NewEnv(ctx, hetzner.Options{})
 		env.CCM.Start(ctx, framework.CCMOptions{LeaderElect: true})
 		pods := env.CCM.AwaitPods(ctx, 2)
 		env.Services.Create(ctx, "web")
@@ -75,7 +76,7 @@ var _ = Describe("A CCM in two pods", framework.Alone(), Label(framework.RealNod
 		if other.UID == leader.UID {
 			other = pods[1]
 		}
-		before := framework.Settings(env.LoadBalancers.Of(ctx, "web"))
+		before := hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))
 		uncordon := env.Nodes.Cordon(ctx) // the replacement of the leader's pod would be a third candidate
 		env.CCM.DeletePod(ctx, leader)
 		Eventually(func() string {
@@ -84,7 +85,7 @@ var _ = Describe("A CCM in two pods", framework.Alone(), Label(framework.RealNod
 			return identity
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).ShouldNot(Equal(first))
 		env.CCM.AwaitIdle(ctx)
-		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "nothing had changed")
+		Expect(hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "nothing had changed")
 		changePort(ctx, env, framework.Port+1)
 
 		By("letting another pod replace the leader's")
@@ -99,7 +100,7 @@ var _ = Describe("A CCM in two pods", framework.Alone(), Label(framework.RealNod
 var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), framework.Alone(),
 	Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "process"), func() {
 		It("does all the work that waits for a new server and a new Service as soon as the cloud answers", func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 			names, name := env.Nodes.Workers(ctx, 1).Names(), env.Nodes.Name("early")
 			env.Services.Create(ctx, "web", local)
 			server := env.Servers.Create(ctx, name)
@@ -123,7 +124,7 @@ var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), fra
 			Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 			address := env.Traffic.AwaitServed(ctx, "web")
 			names = append(names, name)
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
 			Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
 				WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(env.Routes.Of(ctx, name, server)))
@@ -132,10 +133,10 @@ var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), fra
 	})
 
 // changePort changes the port of the Service "web" and waits until the CCM has followed.
-func changePort(ctx context.Context, env *framework.Env, port int) {
+func changePort(ctx context.Context, env *hetzner.Env, port int) {
 	GinkgoHelper()
 	env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port = int32(port) })
 	env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-		g.Expect(framework.ListenPorts(lb)).To(Equal([]int{port}))
+		g.Expect(hetzner.ListenPorts(lb)).To(Equal([]int{port}))
 	})
 }

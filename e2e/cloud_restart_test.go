@@ -8,12 +8,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 var _ = Describe("A cluster whose cloud is killed and started again", framework.Alone(), Label(framework.RealNodes, framework.FakeOnly,
 	framework.Dataplane, "lifecycle"), func() {
 	It("keeps its servers, nodes and load balancers, and completes the creation of a server", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env := hetzner.NewEnv(ctx, hetzner.Options{})
 		workers, address := serveWeb(ctx, env)
 		servers := env.Nodes.Servers(ctx)
 		uids := nodeUIDs(ctx, env, servers)
@@ -44,7 +45,7 @@ var _ = Describe("A cluster whose cloud is killed and started again", framework.
 		}
 		after := env.LoadBalancers.Of(ctx, "web")
 		Expect(after.ID).To(Equal(before.ID))
-		Expect(framework.Settings(after)).To(Equal(framework.Settings(before)))
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
+		Expect(hetzner.Settings(after)).To(Equal(hetzner.Settings(before)))
+		env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(workers.Names()...))
 	})
 })

@@ -16,12 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(framework.OwnCloud, "process"), func() {
 	// deployed starts the CCM with the arguments of the manifest's Deployment, but on an address of its own and with
 	// its access to the cluster in a file. It returns the address and the manifest's arguments.
-	deployed := func(ctx context.Context, env *framework.Env) (address string, args []string) {
+	deployed := func(ctx context.Context, env *hetzner.Env) (address string, args []string) {
 		address = env.CCM.UnusedAddress()
 		host, port, err := net.SplitHostPort(address)
 		Expect(err).NotTo(HaveOccurred())
@@ -40,7 +41,7 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 	})
 
 	It("works with the arguments and the permissions of the manifest", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+		env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 		address, args := deployed(ctx, env)
 		server := env.Nodes.Create(ctx, "node-1")[0]
 		env.Services.Create(ctx, "web")
@@ -59,7 +60,7 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 	})
 
 	It("shows its metrics only to accounts that RBAC allows to read them", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+		env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 		address, _ := deployed(ctx, env)
 		Eventually(func() (int, error) { return status(ctx, address, "/healthz", "") }).
 			WithContext(ctx).WithTimeout(framework.Timeout).Should(Equal(http.StatusOK))
@@ -75,7 +76,7 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 	})
 
 	It("is admitted as a pod without rights on its node", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+		env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 		pod := framework.PodOf(suite.Deployment, "dry-run")
 		dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 		admitted, err := env.Kube.CoreV1().Pods(suite.Deployment.Namespace).Create(ctx, pod, dryRun)
@@ -96,7 +97,7 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 })
 
 // account creates a service account in the spec's namespace and returns a token of it.
-func account(ctx context.Context, env *framework.Env, name string) string {
+func account(ctx context.Context, env *hetzner.Env, name string) string {
 	GinkgoHelper()
 	accounts := env.Kube.CoreV1().ServiceAccounts(env.Services.Namespace)
 	_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -107,7 +108,7 @@ func account(ctx context.Context, env *framework.Env, name string) string {
 }
 
 // allow gives a service account of the spec's namespace a right in the whole cluster until the spec ends.
-func allow(ctx context.Context, env *framework.Env, name string, rule rbacv1.PolicyRule) {
+func allow(ctx context.Context, env *hetzner.Env, name string, rule rbacv1.PolicyRule) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: env.Services.Namespace + "-" + name}
 	rbac := env.Kube.RbacV1()

@@ -15,6 +15,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
@@ -87,7 +88,7 @@ const stillRunning = "is still running"
 
 // injected is a failure of the first read and of the first writes.
 type injected struct {
-	env           *framework.Env
+	env           *hetzner.Env
 	failure       failure
 	reads, writes string
 	removes       []func()
@@ -97,7 +98,7 @@ type injected struct {
 	before     int
 }
 
-func (m failure) inject(env *framework.Env, complaints func() int, reads, writes fault.Rule, writeTimes int) *injected {
+func (m failure) inject(env *hetzner.Env, complaints func() int, reads, writes fault.Rule, writeTimes int) *injected {
 	t := &injected{env: env, failure: m, complaints: complaints, before: complaints()}
 	add := func(f fault.Rule, first int) string {
 		f.Effect, f.First = m.effect, first
@@ -141,7 +142,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 	Label(framework.OwnCloud, "fault", "fake-only"), func() {
 		DescribeTable("leaves a new node as it is, and initializes it when the cloud has recovered from", Label("node"),
 			func(ctx SpecContext, m failure) {
-				env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts, RateLimit: m.rateLimit})
+				env := hetzner.NewEnv(ctx, hetzner.Options{RateLimit: m.rateLimit, NoCCM: true, CCM: shortTimeouts})
 				server := env.Servers.Create(ctx, "node-1")
 				before := env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
 				rule, remove := env.Cloud.Faults.Add(fault.Rule{Resource: "server", Effect: m.effect})
@@ -164,7 +165,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 
 		DescribeTable("creates, updates and deletes one load balancer for each Service despite", Label("service"),
 			func(ctx SpecContext, m failure) {
-				env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts, RateLimit: m.rateLimit})
+				env := hetzner.NewEnv(ctx, hetzner.Options{RateLimit: m.rateLimit, CCM: shortTimeouts})
 				servers := env.Nodes.Create(ctx, "node-1", "node-2")
 				// The deleted Service must not have failed before: the service controller's waits double with each failure.
 				env.Services.Create(ctx, "goes")
@@ -194,7 +195,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 				injection = m.inject(env, complaints("web"), aboutLoadBalancers, fault.Rule{Route: "/load_balancers/{id}/actions/*"}, 2)
 				env.Services.Update(ctx, "web", func(svc *corev1.Service) {
 					svc.Spec.Ports[0].Port = 9090
-					svc.Annotations[framework.Annotation+"algorithm-type"] = "least_connections"
+					svc.Annotations[hetzner.Annotation+"algorithm-type"] = "least_connections"
 				})
 				injection.await(ctx)
 				env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
@@ -215,14 +216,14 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 				all := env.LoadBalancers.List(ctx)
 				Expect(all).To(HaveLen(1))
 				Expect(all[0].ID).To(Equal(id))
-				Expect(framework.ListenPorts(all[0])).To(Equal([]int{9090}))
-				Expect(framework.TargetIDs(all[0])).To(Equal(framework.IDs(servers...)))
+				Expect(hetzner.ListenPorts(all[0])).To(Equal([]int{9090}))
+				Expect(hetzner.TargetIDs(all[0])).To(Equal(hetzner.IDs(servers...)))
 			}, entries(true))
 
 		DescribeTable("creates and deletes the routes of nodes, and no others, despite", framework.Needs(framework.NodeRoutes),
 			Label("route"),
 			func(ctx SpecContext, m failure) {
-				env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts, RateLimit: m.rateLimit})
+				env := hetzner.NewEnv(ctx, hetzner.Options{RateLimit: m.rateLimit, NoCCM: true, CCM: shortTimeouts})
 				stays, goes := env.Servers.Create(ctx, "stays"), env.Servers.Create(ctx, "goes")
 				for _, name := range []string{"stays", "goes"} {
 					env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
@@ -257,48 +258,10 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 
 var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), framework.Long,
 	Label(framework.OwnCloud, "fault", "fake-only"), func() {
-		It("leaves everything as it is during an outage of the whole API, and does all the work that waits afterwards",
-			framework.Needs(framework.NodeRoutes), Label("node", "service", "route", "dataplane"), func(ctx SpecContext) {
-				env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
-				servers := env.Nodes.Create(ctx, "node-1", "node-2")
-				env.Services.Create(ctx, "stays")
-				env.Services.Create(ctx, "goes")
-				address := env.Traffic.AwaitServed(ctx, "stays")
-				env.Traffic.AwaitServed(ctx, "goes")
-				env.Routes.AwaitExactly(ctx, servers...)
-				env.CCM.AwaitIdle(ctx)
-
-				outage, remove := env.Cloud.Faults.Add(fault.Rule{Effect: fault.HTTPStatus(http.StatusServiceUnavailable)})
-				env.Services.Delete(ctx, "goes")
-				env.Services.Create(ctx, "comes")
-				env.Services.Update(ctx, "stays", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
-				third := env.Servers.Create(ctx, "node-3")
-				env.Cloud.Faults.Await(ctx, outage, 20)
-				env.Traffic.AwaitAnswer(ctx, "stays", address, framework.Port)
-				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
-				Expect(env.Services.Get(ctx, "goes").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
-				Expect(env.Routes.List(ctx)).To(HaveLen(2))
-
-				remove()
-				all := append(servers, third)
-				env.Nodes.AwaitInitialized(ctx, "node-3")
-				env.Traffic.AwaitAnswer(ctx, "stays", address, 9090)
-				env.Traffic.AwaitServed(ctx, "comes")
-				env.Services.AwaitGone(ctx, "goes")
-				env.Routes.AwaitExactly(ctx, all...)
-				Eventually(func(g Gomega) {
-					lbs := env.LoadBalancers.List(ctx)
-					g.Expect(lbs).To(HaveLen(2))
-					for _, lb := range lbs {
-						g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(all...)))
-					}
-				}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
-			})
-
 		DescribeTable("looks for the load balancer that it may have created, and does not create another,",
 			framework.Needs(framework.CallBudgets), Label("service"),
 			func(ctx SpecContext, effect fault.Effect) {
-				env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
+				env := hetzner.NewEnv(ctx, hetzner.Options{CCM: shortTimeouts})
 				rule, _ := env.Cloud.Faults.Add(fault.Rule{Operation: "create_load_balancer", First: 1, Effect: effect})
 				env.Services.Create(ctx, "web")
 				env.Cloud.Faults.Await(ctx, rule, 1)
@@ -317,19 +280,19 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 		)
 
 		It("recovers without its own comparisons, by the service controller alone", Label("service"), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0"}})
+			env := hetzner.NewEnv(ctx, hetzner.Options{CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0"}})
 			servers := env.Nodes.Create(ctx, "node-1")
 			rule, _ := env.Cloud.Faults.Add(fault.Rule{Operation: "create_load_balancer", First: 1, Effect: fault.LoseAnswer()})
 			env.Services.Create(ctx, "web")
 			env.Cloud.Faults.Await(ctx, rule, 1)
 			env.Traffic.AwaitServed(ctx, "web")
 			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
-			Expect(framework.TargetIDs(env.LoadBalancers.List(ctx)[0])).To(Equal(framework.IDs(servers...)))
+			Expect(hetzner.TargetIDs(env.LoadBalancers.List(ctx)[0])).To(Equal(hetzner.IDs(servers...)))
 		})
 
 		It("ends in the right state after random faults of many kinds", framework.Needs(framework.NodeRoutes),
 			Label("node", "service", "route"), func(ctx SpecContext) {
-				env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
+				env := hetzner.NewEnv(ctx, hetzner.Options{CCM: shortTimeouts})
 				var removes []func()
 				var rules []string
 				for i, m := range allFailures {
@@ -369,8 +332,8 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 				}
 				for _, name := range []string{"a", "c"} {
 					env.LoadBalancers.Await(ctx, name, func(g Gomega, lb *hcloud.LoadBalancer) {
-						g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(kept...)))
-						g.Expect(framework.ListenPorts(lb)).To(Equal([]int{map[string]int{"a": 9090, "c": 8080}[name]}))
+						g.Expect(hetzner.TargetIDs(lb)).To(Equal(hetzner.IDs(kept...)))
+						g.Expect(hetzner.ListenPorts(lb)).To(Equal([]int{map[string]int{"a": 9090, "c": 8080}[name]}))
 					})
 				}
 				env.Routes.AwaitExactly(ctx, kept...)

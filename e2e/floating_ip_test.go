@@ -6,11 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 var _ = Describe("A Floating IP", Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "node"), func() {
 	It("leads to the server that it is assigned to, and follows it when it moves", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env := hetzner.NewEnv(ctx, hetzner.Options{})
 		workers := env.Nodes.Workers(ctx, 2)
 		service := env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal

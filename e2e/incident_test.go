@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
@@ -48,7 +49,7 @@ var _ = DescribeTable("An incident in the cloud costs no node, no target, no req
 
 // rehearse gives a CCM work during an incident, and judges what users feel: nodes, targets, lost requests, what costs money.
 func rehearse(ctx SpecContext, scenario string) {
-	env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
+	env := hetzner.NewEnv(ctx, hetzner.Options{CCM: shortTimeouts})
 	name, _, _ := strings.Cut(scenario, "=")
 	if name == "api-of-next-month" {
 		Expect(env.Cloud.Fake.SetTokenDate(ctx, env.Cloud.Fake.Token(), "2026-06-30")).To(Succeed())
@@ -60,7 +61,7 @@ func rehearse(ctx SpecContext, scenario string) {
 	}
 	env.Services.Create(ctx, "stays")
 	address := env.Traffic.AwaitServed(ctx, "stays")
-	lb := env.LoadBalancers.AwaitTargets(ctx, "stays", framework.Healthy("node-1", "node-2", "node-3"))
+	lb := env.LoadBalancers.AwaitTargets(ctx, "stays", hetzner.Healthy("node-1", "node-2", "node-3"))
 	env.CCM.AwaitIdle(ctx)
 	card := env.StartIncident(ctx, scenario)
 
@@ -103,8 +104,8 @@ func rehearse(ctx SpecContext, scenario string) {
 	env.Nodes.AwaitReady(ctx, "node-2", true)
 	for _, service := range []string{"comes", "stays"} {
 		env.LoadBalancers.Await(ctx, service, func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(framework.ListenPorts(lb)).To(Equal([]int{framework.Port}))
-			g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(targets...)))
+			g.Expect(hetzner.ListenPorts(lb)).To(Equal([]int{framework.Port}))
+			g.Expect(hetzner.TargetIDs(lb)).To(Equal(hetzner.IDs(targets...)))
 		})
 	}
 	env.CCM.AwaitIdle(ctx)

@@ -11,12 +11,13 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 // machinePool is a MachineDeployment that is the documented example, with its server types and its user data, and a Service
 // with pods on its Machines only.
 type machinePool struct {
-	env     *framework.Env
+	env     *hetzner.Env
 	name    string
 	names   []string // of the Machines, as answer has found them
 	address string   // of the Service
@@ -26,12 +27,12 @@ type machinePool struct {
 func newMachinePool(ctx context.Context, name string) *machinePool {
 	GinkgoHelper()
 	p := &machinePool{name: name}
-	p.env = framework.NewEnv(ctx, suite, framework.Options{Pods: func(set *appsv1.DaemonSet) {
+	p.env = hetzner.NewEnv(ctx, hetzner.Options{Pods: func(set *appsv1.DaemonSet) {
 		set.Spec.Template.Spec.Affinity, set.Spec.Template.Spec.NodeSelector = nil, map[string]string{"example.org/pool": name}
 	}})
 	p.env.Machines.Start(ctx)
 	p.env.Services.Create(ctx, "web", local, func(s *corev1.Service) {
-		s.Annotations[framework.Annotation+"node-selector"] = "example.org/pool=" + name
+		s.Annotations[hetzner.Annotation+"node-selector"] = "example.org/pool=" + name
 	})
 	return p
 }
@@ -50,7 +51,7 @@ func (p *machinePool) answer(ctx context.Context, n int) {
 	GinkgoHelper()
 	env := p.env
 	p.names = env.Machines.Await(ctx, p.name, n)
-	env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(p.names...))
+	env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(p.names...))
 	p.address = env.Traffic.AwaitServed(ctx, "web")
 	env.Traffic.AwaitAnsweringNodes(ctx, p.address, framework.Port, p.names...)
 	for _, name := range p.names {

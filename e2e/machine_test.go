@@ -11,11 +11,12 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // serverNames returns the names of all servers that there are.
-func serverNames(ctx context.Context, env *framework.Env) (names []string) {
+func serverNames(ctx context.Context, env *hetzner.Env) (names []string) {
 	GinkgoHelper()
 	all, err := env.Cloud.Client.Server.All(ctx)
 	Expect(err).NotTo(HaveOccurred())
@@ -30,10 +31,10 @@ const otherType = "cx33"
 
 var _ = Describe("A MachineDeployment", framework.Needs(framework.NodeRoutes), framework.Long,
 	Label(framework.OwnCloud, "machine", "dataplane"), func() {
-		var env *framework.Env
+		var env *hetzner.Env
 
 		BeforeEach(func(ctx SpecContext) {
-			env = framework.NewEnv(ctx, suite, framework.Options{})
+			env = hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Machines.Start(ctx)
 		})
 
@@ -43,7 +44,7 @@ var _ = Describe("A MachineDeployment", framework.Needs(framework.NodeRoutes), f
 			for _, n := range []int{2, 3, 1} {
 				env.Machines.Scale(ctx, "pool", int32(n))
 				names := env.Machines.Await(ctx, "pool", n)
-				env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+				env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 				Expect(serverNames(ctx, env)).To(ConsistOf(names))
 				Eventually(func() int { return len(env.Routes.List(ctx)) }).WithContext(ctx).WithTimeout(framework.Timeout).Should(Equal(n),
 					"routes")
@@ -76,13 +77,13 @@ var _ = Describe("A MachineDeployment", framework.Needs(framework.NodeRoutes), f
 			d.Spec.MinReadySeconds = 5 // as long as the health check of a load balancer needs
 			env.Machines.Create(ctx, d)
 			before := env.Machines.Await(ctx, "pool", 2)
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(before...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(before...))
 			address := env.Traffic.AwaitServed(ctx, "web")
 			load, begin := env.Traffic.Load(ctx, address, framework.Port), time.Now()
 
 			env.Machines.Change(ctx, "pool", func(d *v1alpha1.MachineDeployment) { env.Machines.SetServerType(d, otherType) })
 			after := env.Machines.Await(ctx, "pool", 2)
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(after...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(after...))
 			load.AwaitAnswers(ctx, time.Now(), 20)
 
 			Expect(load.Since(ctx, begin, "during the change").Lost).To(BeEmpty())
@@ -94,7 +95,7 @@ var _ = Describe("A MachineDeployment", framework.Needs(framework.NodeRoutes), f
 
 		DescribeTable("makes and removes its Machines although the cloud fails",
 			func(ctx SpecContext, operation string, effect fault.Effect) {
-				name, _ := env.Cloud.Faults.Of(framework.MachineController).Add(fault.Rule{Operation: operation, First: 3, Effect: effect})
+				name, _ := env.Cloud.Faults.Of(hetzner.MachineController).Add(fault.Rule{Operation: operation, First: 3, Effect: effect})
 				env.Machines.Create(ctx, env.Machines.Deployment("pool", 2))
 				names := env.Machines.Await(ctx, "pool", 2)
 				Expect(serverNames(ctx, env)).To(ConsistOf(names), "a server is left")
@@ -117,9 +118,9 @@ var _ = Describe("A MachineDeployment", framework.Needs(framework.NodeRoutes), f
 var _ = Describe("A machine controller that is killed", framework.Needs(framework.NodeRoutes),
 	Label(framework.OwnCloud, "machine", "process", "fake-only"), func() {
 		DescribeTable("leaves only what its successor finds", func(ctx SpecContext, operation string, carriedOut bool) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			first := env.Machines.Start(ctx)
-			arrived := env.Cloud.Faults.Of(framework.MachineController).Hold(fault.Rule{Operation: operation}, 1, carriedOut)
+			arrived := env.Cloud.Faults.Of(hetzner.MachineController).Hold(fault.Rule{Operation: operation}, 1, carriedOut)
 			env.Machines.Create(ctx, env.Machines.Deployment("pool", 2))
 			if operation == "delete_server" {
 				env.Machines.Await(ctx, "pool", 2)
@@ -145,7 +146,7 @@ var _ = Describe("A machine controller that is killed", framework.Needs(framewor
 var _ = Describe("A machine controller in two processes", framework.Needs(framework.NodeRoutes),
 	Label(framework.OwnCloud, "machine", "process"), func() {
 		It("works in the one that leads, and in the other as soon as that ends", func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			elects := []string{"--leader-elect", "--namespace=kube-system"}
 			leader := func() string {
 				lease, err := env.Kube.CoordinationV1().Leases("kube-system").Get(ctx, "machine-controller", metav1.GetOptions{})
@@ -177,7 +178,7 @@ var _ = Describe("A machine controller in two processes", framework.Needs(framew
 
 var _ = Describe("The API of Machines", Label(framework.OwnCloud, "machine"), func() {
 	DescribeTable("refuses", func(ctx SpecContext, change func(*v1alpha1.MachineDeployment), message string) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+		env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 		d := env.Machines.Deployment("pool", 0)
 		change(d)
 		Expect(env.Machines.Client(ctx).Create(ctx, d)).To(MatchError(ContainSubstring(message)))
@@ -206,7 +207,7 @@ var _ = Describe("The API of Machines", Label(framework.OwnCloud, "machine"), fu
 	)
 
 	It("refuses to change immutable fields", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+		env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 		c := env.Machines.Client(ctx)
 		d := env.Machines.Deployment("pool", 0)
 		Expect(c.Create(ctx, d)).To(Succeed())

@@ -17,13 +17,14 @@ import (
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // production stands for Hetzner's own CCM, which is not part of this repository. It does what is known of it by
 // documentation: it knows a node by the prefix hcloud:// of its provider ID, and a load balancer by its label. A target
 // that is none of these nodes is removed.
-type production struct{ env *framework.Env }
+type production struct{ env *hetzner.Env }
 
 const (
 	productionPrefix = "hcloud://"
@@ -38,7 +39,7 @@ func (p production) initialize(ctx context.Context, servers ...*hcloud.Server) {
 			n.Spec.ProviderID = fmt.Sprintf("%s%d", productionPrefix, server.ID)
 			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints,
 				func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
-			n.Labels[corev1.LabelTopologyRegion], n.Labels[corev1.LabelTopologyZone] = framework.Location, framework.Location+"-dc14"
+			n.Labels[corev1.LabelTopologyRegion], n.Labels[corev1.LabelTopologyZone] = hetzner.Location, hetzner.Location+"-dc14"
 			_, err := p.env.Kube.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 		})
@@ -62,12 +63,12 @@ func (p production) reconcile(ctx context.Context, service string) (sent []strin
 	lb := lbs[0]
 	wanted := p.servers(ctx)
 	for _, id := range wanted {
-		if !slices.Contains(framework.TargetIDs(lb), id) {
+		if !slices.Contains(hetzner.TargetIDs(lb), id) {
 			sent = append(sent, fmt.Sprint("add_target ", id))
 			p.env.Cloud.Do(ctx)(client.AddServerTarget(ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{Server: &hcloud.Server{ID: id}}))
 		}
 	}
-	for _, id := range framework.TargetIDs(lb) {
+	for _, id := range hetzner.TargetIDs(lb) {
 		if !slices.Contains(wanted, id) {
 			sent = append(sent, fmt.Sprint("remove_target ", id))
 			p.env.Cloud.Do(ctx)(client.RemoveServerTarget(ctx, lb, &hcloud.Server{ID: id}))
@@ -119,7 +120,7 @@ func (p production) create(ctx context.Context, svc *corev1.Service) *hcloud.Loa
 var _ = Describe("Moving over from the production CCM and back", framework.Needs(framework.TakeOver),
 	Label("service", "dataplane", framework.OwnCloud), func() {
 		It("keeps load balancers, addresses, targets and nodes, and loses no request", func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 			old := production{env}
 			settings := framework.CCMOptions{Env: map[string]string{"HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "hcloud",
 				"HCLOUD_INSTANCES_TOPOLOGY_LABELS": "hcloud"}}
@@ -128,7 +129,7 @@ var _ = Describe("Moving over from the production CCM and back", framework.Needs
 			env.Services.Create(ctx, "web")
 			Expect(old.reconcile(ctx, "web")).To(HaveLen(3), "one load balancer, two targets")
 			address := env.Traffic.AwaitServed(ctx, "web")
-			lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			lb := env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
 			begin, since := time.Now(), env.Cloud.Journal.Last()
 			load := env.Traffic.Load(ctx, address, framework.Port)
 			load.AwaitAnswers(ctx, begin, 10)
@@ -140,14 +141,14 @@ var _ = Describe("Moving over from the production CCM and back", framework.Needs
 				g.Expect(now.Labels).To(And(HaveKey(suite.CCM.OwnerLabel), HaveKey(productionLabel)))
 			})
 			env.CCM.AwaitIdle(ctx)
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
 			node := env.Nodes.AwaitInitialized(ctx, "node-1")
 			Expect(node.Spec.ProviderID).To(Equal(fmt.Sprintf("%s%d", productionPrefix, servers[0].ID)))
-			Expect(node.Labels).To(HaveKeyWithValue(corev1.LabelTopologyZone, framework.Location+"-dc14"))
+			Expect(node.Labels).To(HaveKeyWithValue(corev1.LabelTopologyZone, hetzner.Location+"-dc14"))
 
 			By("adding a node and a port")
 			env.Nodes.Create(ctx, "node-3")
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2", "node-3"))
 			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
 			env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
 			env.CCM.AwaitIdle(ctx)
@@ -158,13 +159,13 @@ var _ = Describe("Moving over from the production CCM and back", framework.Needs
 			fourth := env.Servers.Create(ctx, "node-4")
 			old.initialize(ctx, fourth)
 			Expect(old.reconcile(ctx, "web")).To(HaveExactElements(fmt.Sprint("add_target ", fourth.ID)))
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3", "node-4"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2", "node-3", "node-4"))
 
 			By("moving over again")
 			env.CCM.Start(ctx, settings)
 			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
 			env.CCM.AwaitIdle(ctx)
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3", "node-4"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2", "node-3", "node-4"))
 			load.AwaitAnswers(ctx, time.Now(), 10)
 
 			Expect(load.Since(ctx, begin, "while the cluster moved there, back and there again").Lost).To(BeEmpty())

@@ -11,39 +11,18 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// biggerType is larger than framework.ServerType, with the same architecture and location.
+// biggerType is larger than hetzner.ServerType, with the same architecture and location.
 const biggerType = "cx33"
 
 var _ = Describe("Node", Label("node"), func() {
-	It("initializes a node: provider ID, addresses, labels and no taint", framework.BringsNodes(), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		name := env.Nodes.Name("node")
-		server := env.Servers.Create(ctx, name)
-
-		env.Nodes.AwaitJoined(ctx, name) // which takes minutes while several nodes join on a busy computer
-		n := env.Nodes.AwaitInitialized(ctx, name)
-		Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
-		expectHostName(n, server.Name)
-		// The CCM writes them in a second request. A real kubelet has written one before.
-		awaitAddresses(ctx, env, name, corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
-		awaitAddresses(ctx, env, name, corev1.NodeInternalIP, server.PrivateNet[0].IP.String())
-		Expect(n.Labels).To(And(
-			HaveKeyWithValue(corev1.LabelInstanceTypeStable, framework.ServerType),
-			HaveKeyWithValue(corev1.LabelInstanceType, framework.ServerType), // some manifests use the former name
-		))
-		region, zone := suite.CCM.Topology()
-		expectLabel(n, region, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion)
-		expectLabel(n, zone, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone)
-	})
-
 	DescribeTable("shows the addresses of the configured family", framework.Needs(framework.AddressFamily), Label(framework.OwnCloud),
 		nodeAddresses,
 		Entry("IPv4 by default", addressCase{external: []string{"v4"}, internal: true}),
@@ -60,22 +39,9 @@ var _ = Describe("Node", Label("node"), func() {
 		Entry("without a configured network: only public ones", addressCase{noNetwork: true, external: []string{"v4"}}),
 	)
 
-	It("leaves a node without a server uninitialized until there is one", Label(framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{
-			Spec: framework.NodeSpec(func(node.Server, *node.Spec) bool { return false }),
-		})
-		env.Nodes.Start(ctx, node.Spec{Name: "late"})
-		n := env.Nodes.ExpectStays(ctx, "late", 4)
-		Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
-		Expect(n.Spec.ProviderID).To(BeEmpty())
-
-		server := env.Servers.Create(ctx, "late")
-		Expect(env.Nodes.AwaitInitialized(ctx, "late").Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
-	})
-
 	It("does not delete a NotReady node that never had a server", framework.Needs(framework.ForeignNodes), Label(framework.OwnCloud),
 		func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 			n := env.Nodes.Start(ctx, node.Spec{Name: "stranger"})
 			env.Nodes.Crash(ctx, n)
 			ccm := env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
@@ -92,26 +58,10 @@ var _ = Describe("Node", Label("node"), func() {
 		Entry("malformed", func(server int64) string { return fmt.Sprintf("%sserver-%d", suite.CCM.ProviderPrefix, server) }),
 	)
 
-	It("matches a node by its provider ID although another server has the node's name", Label(framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{
-			Spec: framework.NodeSpec(func(s node.Server, spec *node.Spec) bool {
-				spec.Name, spec.ProviderID = "worker-1", suite.CCM.ProviderPrefix+s.ID
-				return s.Name == "host-1"
-			}), NoCCM: true,
-		})
-		decoy := env.Servers.Create(ctx, "worker-1")
-		server := env.Servers.Create(ctx, "host-1")
-		env.CCM.Start(ctx, framework.CCMOptions{})
-		n := env.Nodes.AwaitInitialized(ctx, "worker-1")
-		Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)), "the decoy is %d", decoy.ID)
-		awaitAddresses(ctx, env, "worker-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
-		expectHostName(n, "host-1")
-	})
-
 	It("follows a renamed server although another took its name", framework.Needs(framework.AddressUpdates), Label(framework.OwnCloud),
 		func(ctx SpecContext) {
 			var decoys atomic.Bool
-			env := framework.NewEnv(ctx, suite, framework.Options{
+			env := hetzner.NewEnv(ctx, hetzner.Options{
 				Spec: framework.NodeSpec(func(node.Server, *node.Spec) bool { return !decoys.Load() }),
 			})
 			server := env.Nodes.Create(ctx, "node-1")[0]
@@ -132,7 +82,7 @@ var _ = Describe("Node", Label("node"), func() {
 
 	It("updates the labels of a node when its server's type was changed", framework.Needs(framework.TypeUpdates), Label(framework.OwnCloud),
 		func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			server := env.Nodes.Create(ctx, "node-1")[0]
 			env.Servers.PowerOff(ctx, server)
 			env.Cloud.Do(ctx)(env.Cloud.Client.Server.ChangeType(ctx, server,
@@ -148,7 +98,7 @@ var _ = Describe("Node", Label("node"), func() {
 
 	It("adds the private address of a server that is attached to the network, and removes it when it is detached",
 		framework.Needs(framework.AddressUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			server := env.Servers.Create(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
 			n := env.Nodes.AwaitInitialized(ctx, "node-1")
 			Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(BeEmpty())
@@ -163,7 +113,7 @@ var _ = Describe("Node", Label("node"), func() {
 
 	It("initializes a node whose kubelet has a fixed address as soon as its server has that address", Label(framework.OwnCloud),
 		func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{
+			env := hetzner.NewEnv(ctx, hetzner.Options{
 				Spec: framework.NodeSpec(func(_ node.Server, spec *node.Spec) bool {
 					spec.NodeIPs = []netip.Addr{netip.MustParseAddr("10.0.0.77")}
 					return true
@@ -179,19 +129,9 @@ var _ = Describe("Node", Label("node"), func() {
 			awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, "10.0.0.77")
 		})
 
-	It("initializes a node that was deleted and has registered again", Label(framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.Nodes.Create(ctx, "node-1")[0]
-		was := env.Nodes.Get(ctx, "node-1")
-		Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "node-1", metav1.DeleteOptions{})).To(Succeed())
-		env.Nodes.Simulated("node-1").RestartKubelet()
-		env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) { g.Expect(n.UID).NotTo(Equal(was.UID)) })
-		Expect(env.Nodes.AwaitInitialized(ctx, "node-1").Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
-	})
-
 	It("reads all servers with one request, and writes nothing", framework.Needs(framework.CallBudgets),
 		Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"}})
+			env := hetzner.NewEnv(ctx, hetzner.Options{CCM: map[string]string{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"}})
 			env.Nodes.Create(ctx, "node-1", "node-2", "node-3", "node-4")
 			one := journal.Filter{Client: suite.CCM.UserAgent, Route: "/servers/{id}"}
 			before := env.Cloud.Journal.Count(one)
@@ -222,7 +162,7 @@ func nodeAddresses(ctx SpecContext, c addressCase) {
 	if c.noNetwork {
 		settings["HCLOUD_NETWORK"] = ""
 	}
-	env := framework.NewEnv(ctx, suite, framework.Options{CCM: settings})
+	env := hetzner.NewEnv(ctx, hetzner.Options{CCM: settings})
 	var change []func(*hcloud.ServerCreateOpts)
 	if c.server != nil {
 		change = append(change, c.server)
@@ -256,18 +196,8 @@ func expectHostName(n *corev1.Node, server string) {
 	}
 }
 
-// expectLabel checks that a node has a value in labels, unless the CCM's file leaves it open.
-func expectLabel(n *corev1.Node, value string, keys ...string) {
-	GinkgoHelper()
-	for _, key := range keys {
-		if value != "" {
-			Expect(n.Labels).To(HaveKeyWithValue(key, value))
-		}
-	}
-}
-
 // awaitAddresses waits until a node has exactly these addresses of a type.
-func awaitAddresses(ctx context.Context, env *framework.Env, name string, kind corev1.NodeAddressType, want ...string) {
+func awaitAddresses(ctx context.Context, env *hetzner.Env, name string, kind corev1.NodeAddressType, want ...string) {
 	GinkgoHelper()
 	env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
 		g.Expect(framework.AddressesOf(n, kind)).To(ConsistOf(want))
@@ -277,7 +207,7 @@ func awaitAddresses(ctx context.Context, env *framework.Env, name string, kind c
 // foreignNode checks that a NotReady node with another provider ID stays as it is, and that the CCM logs the reason. A
 // server with the node's name exists, and the provider ID has its number.
 func foreignNode(ctx SpecContext, providerIDOf func(server int64) string) {
-	env := framework.NewEnv(ctx, suite, framework.Options{
+	env := hetzner.NewEnv(ctx, hetzner.Options{
 		Spec: framework.NodeSpec(func(s node.Server, _ *node.Spec) bool { return s.Name == "node-1" }),
 	})
 	providerID := providerIDOf(env.Servers.Create(ctx, "foreign").ID)

@@ -8,13 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
 var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(framework.RealNodes, framework.Dataplane, "route"), func() {
 	It("connects pods on different nodes under their own addresses, by IP and through a Service", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env := hetzner.NewEnv(ctx, hetzner.Options{})
 		workers := env.Nodes.Workers(ctx, 2)
 		env.Services.Create(ctx, "web", clusterIP)
 		here, there := env.Pods.Await(ctx, "web", workers[0].Name), env.Pods.Await(ctx, "web", workers[1].Name)
@@ -39,16 +40,16 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 
 	It("gives pods their node's address outside of the cluster, so that the metadata service knows their server", Label(framework.FakeOnly),
 		func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Services.Create(ctx, "web", clusterIP)
 			for _, w := range env.Nodes.Workers(ctx, 2) {
-				Expect(env.Pods.Fetch(ctx, env.Pods.Await(ctx, "web", w.Name), framework.MetadataURL+
+				Expect(env.Pods.Fetch(ctx, env.Pods.Await(ctx, "web", w.Name), hetzner.MetadataURL+
 					"instance-id")).To(Equal(fmt.Sprint(w.Server.ID)))
 			}
 		})
 
 	It("needs the cloud's routes, which the CCM restores", Label(framework.FakeOnly), framework.Alone(), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env := hetzner.NewEnv(ctx, hetzner.Options{})
 		workers := env.Nodes.Workers(ctx, 2)
 		env.Services.Create(ctx, "web", clusterIP)
 		here, there := env.Pods.Await(ctx, "web", workers[0].Name), env.Pods.Await(ctx, "web", workers[1].Name)
@@ -66,7 +67,7 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 		env.Cloud.Faults.Await(ctx, fault, 1)
 		_, err := ask()
 		Expect(err).To(HaveOccurred(), "the pods are connected without a route of the cloud")
-		Expect(env.Pods.Fetch(ctx, here, framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(workers[0].Server.ID)),
+		Expect(env.Pods.Fetch(ctx, here, hetzner.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(workers[0].Server.ID)),
 			"a pod on a node with a route")
 
 		remove()

@@ -15,16 +15,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Dataplane, "service"), func() {
 	It("reaches pods on all nodes, from a node's address with the policy Cluster, and from the load balancer's with Local",
 		func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			names := env.Nodes.Workers(ctx, 2).Names()
 			env.Services.Create(ctx, "web")
 			address := env.Traffic.AwaitServed(ctx, "web")
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
 			each := map[string]int{}
 			for _, name := range names {
@@ -41,9 +42,9 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 
 			env.Services.Update(ctx, "web", local)
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-				g.Expect(framework.ServiceOn(lb, framework.Port).HealthCheck.Protocol).To(BeEquivalentTo("http"))
+				g.Expect(hetzner.ServiceOn(lb, framework.Port).HealthCheck.Protocol).To(BeEquivalentTo("http"))
 			})
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 			Eventually(func(g Gomega) {
 				answered, peers := map[string]int{}, map[string]bool{}
 				for range 10 * len(names) {
@@ -61,7 +62,7 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 
 	DescribeTable("loses no request while the pods are replaced one by one", framework.Long,
 		func(ctx SpecContext, policy corev1.ServiceExternalTrafficPolicy, grace time.Duration, minReady int32) {
-			env := framework.NewEnv(ctx, suite, framework.Options{Pods: func(set *appsv1.DaemonSet) {
+			env := hetzner.NewEnv(ctx, hetzner.Options{Pods: func(set *appsv1.DaemonSet) {
 				seconds := int64(60)
 				set.Spec.MinReadySeconds = minReady
 				set.Spec.Template.Spec.TerminationGracePeriodSeconds = &seconds
@@ -71,19 +72,19 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 			env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = policy })
 			env.Pods.AwaitRollout(ctx, "web")
 			address := env.Traffic.AwaitServed(ctx, "web")
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
-			before := framework.Settings(env.LoadBalancers.Of(ctx, "web"))
+			before := hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))
 
 			begin := time.Now()
 			load := env.Traffic.Load(ctx, address, framework.Port)
 			load.AwaitAnswers(ctx, begin, 10)
 			env.Pods.Update(ctx, "web", func(set *appsv1.DaemonSet) { setVariable(set, "VERSION", "2") })
 			env.Pods.AwaitRollout(ctx, "web")
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 			load.AwaitAnswers(ctx, time.Now(), 10)
 			Expect(load.Since(ctx, begin, "during the rolling update").Lost).To(BeEmpty())
-			Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "pods must not change the load balancer")
+			Expect(hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "pods must not change the load balancer")
 		},
 		Entry("with the policy Cluster, where a node forwards requests to another node's pod", corev1.ServiceExternalTrafficPolicyCluster,
 			4*time.Second, int32(0)),
@@ -111,14 +112,14 @@ func setVariable(set *appsv1.DaemonSet, name, value string) {
 
 // entrancesOf returns a function that returns the node to which the client's address of a connection to a pod belongs:
 // the node's own address, or one of its pod range if the pod is on that node. It returns any other address unchanged.
-func entrancesOf(ctx context.Context, env *framework.Env) func(address string) string {
+func entrancesOf(ctx context.Context, env *hetzner.Env) func(address string) string {
 	GinkgoHelper()
 	nodes, err := env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return func(address string) string {
 		for _, n := range nodes.Items {
 			if slices.Contains(framework.AddressesOf(&n, corev1.NodeInternalIP), address) ||
-				framework.IPNet(n.Spec.PodCIDR).Contains(net.ParseIP(address)) {
+				hetzner.IPNet(n.Spec.PodCIDR).Contains(net.ParseIP(address)) {
 				return n.Name
 			}
 		}
@@ -129,7 +130,7 @@ func entrancesOf(ctx context.Context, env *framework.Env) func(address string) s
 var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framework.ShutdownTaint), Ordered, framework.BringsNodes(),
 	framework.Long, Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "lifecycle", "node", "service", "route"), func() {
 		var (
-			env     *framework.Env
+			env     *hetzner.Env
 			others  []string
 			name    string
 			server  *hcloud.Server
@@ -139,17 +140,17 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 			joined  *corev1.Node
 		)
 		BeforeAll(func(ctx SpecContext) {
-			env = framework.NewEnv(ctx, suite, framework.Options{})
+			env = hetzner.NewEnv(ctx, hetzner.Options{})
 			others, name = env.Nodes.Workers(ctx, 1).Names(), env.Nodes.Name("life")
 			env.Services.Create(ctx, "web", local)
 			address = env.Traffic.AwaitServed(ctx, "web")
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(others...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(others...))
 			load = env.Traffic.Load(ctx, address, framework.Port)
 		})
 		// targets waits until the other nodes are healthy targets and the server has the given health.
 		targets := func(ctx context.Context, health string) {
 			GinkgoHelper()
-			want := framework.Healthy(others...)
+			want := hetzner.Healthy(others...)
 			want[name] = health
 			env.LoadBalancers.AwaitTargets(ctx, "web", want)
 		}
@@ -177,9 +178,9 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 
 		It("has metadata that its pods read", func(ctx SpecContext) {
 			pod := env.Pods.Await(ctx, "web", name)
-			Eventually(func() (string, error) { return env.Pods.Fetch(ctx, pod, framework.MetadataURL+"instance-id") }).WithContext(ctx).
+			Eventually(func() (string, error) { return env.Pods.Fetch(ctx, pod, hetzner.MetadataURL+"instance-id") }).WithContext(ctx).
 				WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Equal(fmt.Sprint(server.ID)))
-			Expect(env.Pods.Fetch(ctx, pod, framework.MetadataURL+"hostname")).To(Equal(name))
+			Expect(env.Pods.Fetch(ctx, pod, hetzner.MetadataURL+"hostname")).To(Equal(name))
 		})
 
 		It("loses only the requests until the health check notices that it lost its power", func(ctx SpecContext) {
@@ -223,7 +224,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 			env.Servers.Delete(ctx, server)
 			gone := time.Now()
 			env.Nodes.AwaitGone(ctx, name)
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(others...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(others...))
 			Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
 				WithTimeout(framework.Timeout).WithPolling(framework.Polling).ShouldNot(ContainElement(route))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, others...)

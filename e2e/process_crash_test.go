@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
@@ -21,7 +22,7 @@ type crashPoint struct {
 	// nth of these requests; 0 is the first.
 	nth int
 	// carriedOut reports whether the cloud has carried out the request. If nil, the cloud does not carry it out.
-	carriedOut func(context.Context, *framework.Env) bool
+	carriedOut func(context.Context, *hetzner.Env) bool
 	// annotations make the CCM send that request.
 	annotations map[string]string
 }
@@ -29,12 +30,12 @@ type crashPoint struct {
 // Annotations of Services whose load balancers are created in several steps.
 var (
 	// inSteps cannot be part of the creation of a load balancer: the network and the targets follow.
-	inSteps = map[string]string{framework.Annotation + "private-ipv4": "10.0.0.200", framework.Annotation + "use-private-ip": "true"}
+	inSteps = map[string]string{hetzner.Annotation + "private-ipv4": "10.0.0.200", hetzner.Annotation + "use-private-ip": "true"}
 	// withCertificate needs a certificate before the load balancer.
 	withCertificate = map[string]string{
-		framework.Annotation + "protocol":                         "https",
-		framework.Annotation + "certificate-type":                 "managed",
-		framework.Annotation + "http-managed-certificate-domains": "example.org",
+		hetzner.Annotation + "protocol":                         "https",
+		hetzner.Annotation + "certificate-type":                 "managed",
+		hetzner.Annotation + "http-managed-certificate-domains": "example.org",
 	}
 )
 
@@ -52,26 +53,26 @@ var (
 	askingForAction      = fault.Rule{Method: http.MethodGet, Route: "/actions/{id}"}
 )
 
-func loadBalancers(n int) func(context.Context, *framework.Env) bool {
-	return func(ctx context.Context, env *framework.Env) bool { return len(env.LoadBalancers.List(ctx)) == n }
+func loadBalancers(n int) func(context.Context, *hetzner.Env) bool {
+	return func(ctx context.Context, env *hetzner.Env) bool { return len(env.LoadBalancers.List(ctx)) == n }
 }
 
-func certificates(n int) func(context.Context, *framework.Env) bool {
-	return func(ctx context.Context, env *framework.Env) bool { return len(env.Cloud.Certificates(ctx)) == n }
+func certificates(n int) func(context.Context, *hetzner.Env) bool {
+	return func(ctx context.Context, env *hetzner.Env) bool { return len(env.Cloud.Certificates(ctx)) == n }
 }
 
-func routes(n int) func(context.Context, *framework.Env) bool {
-	return func(ctx context.Context, env *framework.Env) bool { return len(env.Routes.List(ctx)) == n }
+func routes(n int) func(context.Context, *hetzner.Env) bool {
+	return func(ctx context.Context, env *hetzner.Env) bool { return len(env.Routes.List(ctx)) == n }
 }
 
-func targets(n int) func(context.Context, *framework.Env) bool {
-	return func(ctx context.Context, env *framework.Env) bool {
+func targets(n int) func(context.Context, *hetzner.Env) bool {
+	return func(ctx context.Context, env *hetzner.Env) bool {
 		all := env.LoadBalancers.List(ctx)
 		return len(all) == 1 && len(all[0].Targets) == n
 	}
 }
 
-func attached(ctx context.Context, env *framework.Env) bool {
+func attached(ctx context.Context, env *hetzner.Env) bool {
 	all := env.LoadBalancers.List(ctx)
 	return len(all) == 1 && len(all[0].PrivateNet) == 1
 }
@@ -83,7 +84,7 @@ var longTimeout = framework.CCMOptions{Env: map[string]string{"HCLOUD_REQUEST_TI
 var compareSoon = map[string]string{"HCLOUD_RESYNC_INTERVAL": "500ms"}
 
 // killsCCM calls act, waits until the CCM that it returns has sent the request, and kills it.
-func (m crashPoint) killsCCM(ctx context.Context, env *framework.Env, act func() *framework.Replica) {
+func (m crashPoint) killsCCM(ctx context.Context, env *hetzner.Env, act func() *framework.Replica) {
 	GinkgoHelper()
 	arrived := env.Cloud.Faults.Hold(m.request, max(m.nth, 1), m.carriedOut != nil)
 	ccm := act()
@@ -97,7 +98,7 @@ func (m crashPoint) killsCCM(ctx context.Context, env *framework.Env, act func()
 
 // idleNodes creates two nodes. It returns when the CCM has done all that it does for them, such as routes: then the next
 // requests are about the Service.
-func idleNodes(ctx context.Context, env *framework.Env) []*hcloud.Server {
+func idleNodes(ctx context.Context, env *hetzner.Env) []*hcloud.Server {
 	GinkgoHelper()
 	servers := env.Nodes.Create(ctx, "node-1", "node-2")
 	env.CCM.AwaitIdle(ctx)
@@ -105,28 +106,28 @@ func idleNodes(ctx context.Context, env *framework.Env) []*hcloud.Server {
 }
 
 // service creates the Service "web" with the annotations.
-func (m crashPoint) service(ctx context.Context, env *framework.Env) {
+func (m crashPoint) service(ctx context.Context, env *hetzner.Env) {
 	GinkgoHelper()
 	env.Services.Create(ctx, "web", func(svc *corev1.Service) { maps.Copy(svc.Annotations, m.annotations) })
 }
 
 // expectComplete waits until "web" has one complete load balancer.
-func (m crashPoint) expectComplete(ctx context.Context, env *framework.Env, servers []int64) {
+func (m crashPoint) expectComplete(ctx context.Context, env *hetzner.Env, servers []int64) {
 	GinkgoHelper()
 	address := env.Services.AwaitIngress(ctx, "web")
-	if m.annotations[framework.Annotation+"protocol"] == "" {
+	if m.annotations[hetzner.Annotation+"protocol"] == "" {
 		env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port)
 	}
 	env.CCM.AwaitIdle(ctx)
 	Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 	lb := env.LoadBalancers.Of(ctx, "web")
-	Expect(framework.ListenPorts(lb)).To(Equal([]int{framework.Port}))
-	Expect(framework.TargetIDs(lb)).To(Equal(servers))
+	Expect(hetzner.ListenPorts(lb)).To(Equal([]int{framework.Port}))
+	Expect(hetzner.TargetIDs(lb)).To(Equal(servers))
 	Expect(lb.PrivateNet).To(HaveLen(1))
-	if want := m.annotations[framework.Annotation+"private-ipv4"]; want != "" {
+	if want := m.annotations[hetzner.Annotation+"private-ipv4"]; want != "" {
 		Expect(lb.PrivateNet[0].IP.String()).To(Equal(want))
 	}
-	if m.annotations[framework.Annotation+"certificate-type"] == "" {
+	if m.annotations[hetzner.Annotation+"certificate-type"] == "" {
 		Expect(env.Cloud.Certificates(ctx)).To(BeEmpty())
 		return
 	}
@@ -156,7 +157,7 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 	DescribeTable("leaves a half-created load balancer that the next CCM completes and removes with its Service, if it is killed",
 		Label("service"),
 		func(ctx SpecContext, m crashPoint) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: compareSoon})
 			mortal := env.CCM.Start(ctx, longTimeout)
 			servers := idleNodes(ctx, env)
 			m.killsCCM(ctx, env, func() *framework.Replica {
@@ -165,7 +166,7 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 			})
 
 			env.CCM.Start(ctx, framework.CCMOptions{})
-			m.expectComplete(ctx, env, framework.IDs(servers...))
+			m.expectComplete(ctx, env, hetzner.IDs(servers...))
 			env.Services.Delete(ctx, "web")
 			env.Services.AwaitGone(ctx, "web")
 			env.Cloud.ExpectNothingOfServices(ctx)
@@ -173,7 +174,7 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 
 	DescribeTable("leaves a half-created load balancer that the next CCM removes if its Service is gone, if it is killed", Label("service"),
 		func(ctx SpecContext, m crashPoint) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: compareSoon})
 			mortal := env.CCM.Start(ctx, longTimeout)
 			idleNodes(ctx, env)
 			m.killsCCM(ctx, env, func() *framework.Replica {
@@ -190,12 +191,12 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 
 	DescribeTable("leaves a half-deleted load balancer that the next CCM removes, if it is killed", Label("service"),
 		func(ctx SpecContext, m crashPoint) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: compareSoon})
 			mortal := env.CCM.Start(ctx, longTimeout)
 			servers := idleNodes(ctx, env)
 			m.annotations = withCertificate
 			m.service(ctx, env)
-			m.expectComplete(ctx, env, framework.IDs(servers...))
+			m.expectComplete(ctx, env, hetzner.IDs(servers...))
 			m.killsCCM(ctx, env, func() *framework.Replica {
 				env.Services.Delete(ctx, "web")
 				return mortal
@@ -217,7 +218,7 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 
 	DescribeTable("leaves routes that the next CCM corrects, if it is killed", framework.Needs(framework.NodeRoutes), Label("route"),
 		func(ctx SpecContext, m crashPoint) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: compareSoon})
 			stays, goes := env.Servers.Create(ctx, "stays"), env.Servers.Create(ctx, "goes")
 			for _, name := range []string{"stays", "goes"} {
 				env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })

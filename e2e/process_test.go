@@ -17,86 +17,16 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 var _ = Describe("A CCM process", Label(framework.OwnCloud, "process"), func() {
-	It("catches up with what changed while it was down, and traffic continued meanwhile", framework.Needs(framework.NodeRoutes),
-		Label("dataplane", "node", "service", "route"), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareSoon})
-			servers := env.Nodes.Create(ctx, "leaves", "remains")
-			for _, name := range []string{"stays", "goes", "becomes-internal"} {
-				env.Services.Create(ctx, name)
-			}
-			address := env.Traffic.AwaitServed(ctx, "stays")
-			env.Traffic.AwaitServed(ctx, "goes")
-			env.Traffic.AwaitServed(ctx, "becomes-internal")
-			stays := env.LoadBalancers.Of(ctx, "stays").ID
-			env.Routes.AwaitExactly(ctx, servers...)
-			// One target would do to be served, and it may be that of the node that leaves.
-			env.LoadBalancers.AwaitTargets(ctx, "stays", framework.Healthy("leaves", "remains"))
-			env.CCM.Crash(ctx)
-
-			seen := env.CCM.Requests()
-			env.Services.Delete(ctx, "goes")
-			env.Services.Update(ctx, "becomes-internal", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
-			env.Services.Create(ctx, "comes")
-			env.Services.Update(ctx, "stays", func(svc *corev1.Service) {
-				svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "p9090", Port: 9090, TargetPort: intstr.FromInt32(80)})
-			})
-			env.Servers.Delete(ctx, servers[0])
-			comes := env.Servers.Create(ctx, "comes")
-			By("sending requests while no CCM runs")
-			for range 20 {
-				Expect(env.Traffic.AwaitAnswer(ctx, "stays", address, framework.Port).Node).To(Equal("remains"))
-			}
-			Expect(env.CCM.Requests()).To(Equal(seen), "a CCM is still at work")
-
-			env.CCM.Start(ctx, framework.CCMOptions{})
-			env.Nodes.AwaitInitialized(ctx, "comes")
-			env.Traffic.AwaitAnswer(ctx, "stays", address, 9090)
-			env.Traffic.AwaitServed(ctx, "comes")
-			env.Services.AwaitGone(ctx, "goes")
-			Eventually(func() *corev1.Node { return env.Nodes.Get(ctx, "leaves") }).WithContext(ctx).
-				WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNil())
-			env.Routes.AwaitExactly(ctx, servers[1], comes)
-			Eventually(func(g Gomega) {
-				all := env.LoadBalancers.List(ctx)
-				g.Expect(all).To(HaveLen(2))
-				for _, lb := range all {
-					g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(servers[1], comes)))
-				}
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
-			env.CCM.AwaitIdle(ctx)
-			lb := env.LoadBalancers.Of(ctx, "stays")
-			Expect(lb.ID).To(Equal(stays))
-			Expect(framework.ListenPorts(lb)).To(Equal([]int{8080, 9090}))
-			internal := env.Services.Get(ctx, "becomes-internal")
-			Expect(internal.Finalizers).To(BeEmpty())
-			Expect(internal.Status.LoadBalancer.Ingress).To(BeEmpty())
-		})
-
-	It("restarts without a single write when nothing has changed", framework.Needs(framework.CallBudgets),
-		Label("node", "service", "route"), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareSoon})
-			env.Nodes.Create(ctx, "node-1", "node-2")
-			env.Services.Create(ctx, "web")
-			env.Traffic.AwaitServed(ctx, "web")
-			env.CCM.AwaitIdle(ctx)
-			env.CCM.Crash(ctx)
-
-			writes := env.CCM.Writes()
-			env.CCM.Start(ctx, framework.CCMOptions{})
-			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
-			env.CCM.AwaitIdle(ctx)
-			Expect(env.CCM.Writes()).To(Equal(writes))
-		})
-
 	It("ends at once on SIGTERM while it waits for the cloud, and the next CCM continues", framework.Needs(framework.CrashSafety),
 		Label("service", "fake-only"), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: compareSoon})
 			ccm := env.CCM.Start(ctx, longTimeout)
 			env.Nodes.Create(ctx, "node-1")
 			arrived := env.Cloud.Faults.Hold(creatingLoadBalancer, 1, true)
@@ -119,13 +49,13 @@ var patientElection = []string{"--leader-elect-lease-duration=10s", "--leader-el
 var _ = Describe("A CCM with a second replica", framework.Needs(framework.LeaderFence), Label(framework.OwnCloud, "process", "fake-only"),
 	func() {
 		var (
-			env            *framework.Env
+			env            *hetzner.Env
 			leader, second *framework.Replica
 			// The replicas have tokens of their own, so that their writes can be told apart.
 			leaderWrites, secondWrites func() int
 		)
 		BeforeEach(func(ctx SpecContext) {
-			env = framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+			env = hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: compareSoon})
 			replica := func() (*framework.Replica, func() int) {
 				token, err := env.Cloud.Fake.AddToken(ctx, fakecloud.DefaultProject, "", false)
 				Expect(err).NotTo(HaveOccurred())
@@ -175,7 +105,7 @@ var _ = Describe("A CCM with a second replica", framework.Needs(framework.Leader
 				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 				lb := env.LoadBalancers.Of(ctx, "web")
 				Expect(lb.ID).To(Equal(id))
-				Expect(framework.ListenPorts(lb)).To(Equal([]int{8080, 9090, 9091}))
+				Expect(hetzner.ListenPorts(lb)).To(Equal([]int{8080, 9090, 9091}))
 			})
 
 		It("takes over from a frozen leader, which does not write when it wakes up", Label("service"), func(ctx SpecContext) {
@@ -213,7 +143,7 @@ func freeze(ctx context.Context, r *framework.Replica) {
 var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), func() {
 	It("names every mistake at once and ends before it asks the cloud for anything", framework.Needs(framework.SettingsCheck),
 		func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 			mistakes := map[string]string{
 				"HCLOUD_TOKEN":                         "a token with spaces",
 				"HCLOUD_NETWORK":                       "",
@@ -240,7 +170,7 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 		})
 
 	It("ends without a token, and says which variables take one", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+		env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 		ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_TOKEN": ""}})
 		Expect(ccm.ExpectEnd(ctx)).To(BeNumerically(">", 0))
 		Expect(ccm.Log()).To(And(ContainSubstring("HCLOUD_TOKEN is not set"), ContainSubstring("HCLOUD_TOKEN_FILE")))
@@ -248,7 +178,7 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 
 	It("starts before the cloud answers, logs that, and works when it does", framework.Needs(framework.SettingsCheck),
 		Label("node", "service"), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: shortTimeouts})
 			env.Servers.Create(ctx, "node-1")
 			env.Services.Create(ctx, "web")
 			before := env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
@@ -268,7 +198,7 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 		})
 
 	It("does all the work that waits although its first requests fail", Label("node", "service", "fake-only"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
+		env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: shortTimeouts})
 		env.Servers.Create(ctx, "node-1")
 		env.Services.Create(ctx, "web")
 		fault, _ := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection(), First: 2})
@@ -276,12 +206,12 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 		env.Cloud.Faults.Await(ctx, fault, 2)
 		env.Nodes.AwaitInitialized(ctx, "node-1")
 		env.Traffic.AwaitServed(ctx, "web")
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1"))
+		env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1"))
 	})
 
 	It("continues without the network, names it in the log, and works when it is there", framework.Needs(framework.SettingsCheck),
 		Label("node"), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: shortTimeouts})
 			env.Servers.Create(ctx, "node-1")
 			ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_NETWORK": "not-yet"}})
 			Eventually(ccm.Log).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
@@ -295,7 +225,7 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 
 	It("reads a rotated token from its file without a restart, and deletes no node while its token is refused",
 		framework.Needs(framework.TokenFile, framework.CarefulDeletion), Label("node", "service", "fake-only"), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: shortTimeouts})
 			secret := mountSecret(env.Cloud.Fake.Token())
 			ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_TOKEN": "", "HCLOUD_TOKEN_FILE": secret.path}})
 			server := env.Nodes.Create(ctx, "node-1")[0]

@@ -13,11 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 var _ = Describe("A recording of the CCM", Label("process", "service", "fake-only", framework.OwnCloud), func() {
 	It("is replayed by another simulated cloud without a difference", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+		env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 		env.Servers.Create(ctx, "node-1")
 		env.Servers.Create(ctx, "node-2")
 
@@ -40,7 +41,7 @@ var _ = Describe("A recording of the CCM", Label("process", "service", "fake-onl
 		env.Nodes.AwaitInitialized(ctx, "node-1")
 		env.Services.Create(ctx, "web")
 		env.Traffic.AwaitServed(ctx, "web")
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
 		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port++ })
 		env.CCM.AwaitIdle(ctx)
 		env.Services.Delete(ctx, "web")

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 // serverOrder is how a client makes a server a node of the cluster.
@@ -33,7 +34,7 @@ var _ = Describe("A server that is attached to its networks after it was created
 		)
 
 		It("keeps its address while it is on, and has another when it was attached elsewhere while it was off", func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			name := env.Nodes.Name("moved")
 			server := env.Servers.Create(ctx, name)
 			env.Nodes.AwaitJoined(ctx, name)
@@ -57,7 +58,7 @@ var _ = Describe("A server that is attached to its networks after it was created
 		})
 
 		It("is rebuilt, reset, shut down and deleted although it never had a guest", func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			server, cloud := env.Servers.Create(ctx, env.Nodes.Name("guestless"), noNetworks), env.Cloud.Client.Server
 			status := func(want hcloud.ServerStatus) {
 				GinkgoHelper()
@@ -80,7 +81,7 @@ var _ = Describe("A server that is attached to its networks after it was created
 	})
 
 // inSubnet returns an address of the cluster's network by its last byte.
-func inSubnet(env *framework.Env, last byte) string {
+func inSubnet(env *hetzner.Env, last byte) string {
 	a := slices.Clone(env.Cloud.Network.Subnets[0].IPRange.IP.To4())
 	a[3] = last
 	return a.String()
@@ -93,7 +94,7 @@ func noNetworks(o *hcloud.ServerCreateOpts) { o.Networks = nil }
 // attaches the server to one network after the other. A server without public addresses is created off, and powered on at the end;
 // others are created on (seen up to version 1.63) or off, too (seen in a later one).
 func serverBecomesNode(ctx SpecContext, o serverOrder) {
-	env := framework.NewEnv(ctx, suite, framework.Options{})
+	env := hetzner.NewEnv(ctx, hetzner.Options{})
 	userData, err := os.ReadFile("../scripts/dev-env/cloud-init/kubeadm.yaml")
 	Expect(err).NotTo(HaveOccurred())
 	name := env.Nodes.Name("ordered")
@@ -126,7 +127,7 @@ func serverBecomesNode(ctx SpecContext, o serverOrder) {
 }
 
 // ownNetwork creates a network that is not the cluster's. It is deleted when the spec ends.
-func ownNetwork(ctx context.Context, env *framework.Env, name string) *hcloud.Network {
+func ownNetwork(ctx context.Context, env *hetzner.Env, name string) *hcloud.Network {
 	GinkgoHelper()
 	ipRange := &net.IPNet{IP: net.IPv4(10, 1, 0, 0).To4(), Mask: net.CIDRMask(16, 32)}
 	n, _, err := env.Cloud.Client.Network.Create(ctx, hcloud.NetworkCreateOpts{

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -28,7 +29,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 
 		DescribeTable("has no writes while nothing changes",
 			func(ctx SpecContext, settings map[string]string) {
-				env := framework.NewEnv(ctx, suite, framework.Options{})
+				env := hetzner.NewEnv(ctx, hetzner.Options{})
 				env.Nodes.Create(ctx, "node-1", "node-2")
 				env.Services.Create(ctx, "web", annotate(settings))
 				env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 1)
@@ -58,7 +59,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 
 		It("bounds the calls for creating, syncing, changing and deleting", func(ctx SpecContext) {
 			// Without the comparison that is made every few seconds, which has its own budget below.
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0s"}})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0s"}})
 			env.CCM.Start(ctx, framework.CCMOptions{Args: []string{"--configure-cloud-routes=false", "--allocate-node-cidrs=false"}})
 			env.Nodes.Create(ctx, "node-1", "node-2", "node-3")
 			since := env.Cloud.Journal.Last()
@@ -86,7 +87,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			Expect(calls()).To(Equal(1), "one call to find the load balancer as it is")
 
 			By("changing the number of a node port")
-			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = freeNodePort(env) })
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = suite.FreeNodePort() })
 			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
 			Expect(calls()).To(BeNumerically("<=", 3), "find, update_service, action")
 
@@ -100,7 +101,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 
 		DescribeTable("has as many writes as there are changes",
 			func(ctx SpecContext, writes int, change func(*corev1.Service)) {
-				env := framework.NewEnv(ctx, suite, framework.Options{})
+				env := hetzner.NewEnv(ctx, hetzner.Options{})
 				env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
 				env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 1)
 				before := env.CCM.ServiceWrites()
@@ -117,19 +118,19 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 		)
 
 		It("has one write for a deleted node, and changes nothing for a deleted server", func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			servers := env.Nodes.Create(ctx, "node-1", "node-2", "node-3")
 			env.Services.Create(ctx, "web")
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2", "node-3"))
 			before := env.CCM.ServiceWrites()
 			// Deleted as kubectl does it: the server lives on.
 			Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "node-3", metav1.DeleteOptions{})).To(Succeed())
 			env.CCM.AwaitServiceWrites(ctx, before+1)
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
 
 			// The cloud itself removes the target of a server that is gone.
 			env.Servers.Delete(ctx, servers[0])
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-2"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-2"))
 			env.Nodes.AwaitGone(ctx, "node-1")
 			env.CCM.ExpectNoServiceWrites(ctx)
 			// A comparison before the CCM knows that the server is gone may try to restore the target; the cloud refuses that.
@@ -140,7 +141,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 
 		It("has one lookup for all Services when they are compared with the cloud", framework.Needs(framework.Repair),
 			func(ctx SpecContext) {
-				env := framework.NewEnv(ctx, suite, framework.Options{})
+				env := hetzner.NewEnv(ctx, hetzner.Options{})
 				const services = 6
 				for i := range services {
 					env.Services.Create(ctx, fmt.Sprintf("web-%d", i))
@@ -164,7 +165,3 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 				Expect(lookups).To(BeEmpty())
 			})
 	})
-
-// freeNodePort returns a node port that no Service uses: one of those that the API server gives only to a
-// Service that asks for it (the first 86 of the range, KEP-3668). Each parallel process has its own.
-func freeNodePort(env *framework.Env) int32 { return 30000 + int32(suite.Process%86) }

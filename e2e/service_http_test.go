@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 // authority is a certificate authority of the spec's own.
@@ -62,7 +63,7 @@ func (a *authority) roots() *x509.CertPool {
 }
 
 // upload makes a certificate for a domain and uploads it to the cloud.
-func (a *authority) upload(ctx context.Context, env *framework.Env, name, domain string) *hcloud.Certificate {
+func (a *authority) upload(ctx context.Context, env *hetzner.Env, name, domain string) *hcloud.Certificate {
 	GinkgoHelper()
 	key := newKey()
 	cert := a.sign(&x509.Certificate{
@@ -91,12 +92,12 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 	const domain = "shop.example.com"
 
 	var (
-		env   *framework.Env
+		env   *hetzner.Env
 		names []string
 	)
 
 	BeforeEach(func(ctx SpecContext) {
-		env = framework.NewEnv(ctx, suite, framework.Options{})
+		env = hetzner.NewEnv(ctx, hetzner.Options{})
 		names = env.Nodes.Workers(ctx, 2).Names()
 	})
 
@@ -252,8 +253,8 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		})
 		address := env.Traffic.AwaitServed(ctx, "web")
-		lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
-		Expect(framework.ServiceOn(lb, framework.Port).HTTP).To(And(
+		lb := env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
+		Expect(hetzner.ServiceOn(lb, framework.Port).HTTP).To(And(
 			HaveField("CookieName", "SHOPCART"), HaveField("CookieLifetime", 10*time.Minute)))
 		url := framework.URL("http", address, framework.Port)
 		client := env.Traffic.Client(framework.ClientOptions{Cookies: true})
@@ -296,7 +297,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(answer.Headers.Get("X-Forwarded-For")).To(Equal(from.String()))
 			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
-			Expect(framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"), framework.Port).HTTP.TimeoutIdle).To(Equal(90 * time.Second))
+			Expect(hetzner.ServiceOn(env.LoadBalancers.Of(ctx, "web"), framework.Port).HTTP.TimeoutIdle).To(Equal(90 * time.Second))
 			Expect(env.Services.AwaitIngress(ctx, "web")).To(Equal(address))
 		})
 })

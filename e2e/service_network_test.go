@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 func privateAddresses(lb *hcloud.LoadBalancer) []string {
@@ -20,10 +21,10 @@ func privateAddresses(lb *hcloud.LoadBalancer) []string {
 }
 
 var _ = Describe("A Service in a private network", Label("service", "dataplane"), func() {
-	var env *framework.Env
+	var env *hetzner.Env
 
 	BeforeEach(func(ctx SpecContext) {
-		env = framework.NewEnv(ctx, suite, framework.Options{})
+		env = hetzner.NewEnv(ctx, hetzner.Options{})
 	})
 
 	It("is served by nodes without public addresses, without an annotation", framework.Needs(framework.PrivateNodes),
@@ -34,14 +35,14 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 			}
 			env.Services.Create(ctx, "web")
 			address := env.Traffic.AwaitServed(ctx, "web")
-			lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			lb := env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
 			Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
 			Expect(address).To(Equal(lb.PublicNet.IPv4.IP.String()))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
 
 			By("adding a node with public addresses, which does not change the others")
 			env.Nodes.Create(ctx, "node-3")
-			lb = env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3"))
+			lb = env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2", "node-3"))
 			Expect(lb.Targets).To(ContainElements(HaveField("UsePrivateIP", BeTrue()), HaveField("UsePrivateIP", BeTrue()),
 				HaveField("UsePrivateIP", BeFalse())))
 			env.CCM.ExpectNoServiceWrites(ctx)
@@ -58,7 +59,7 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 			vip := corev1.LoadBalancerIPModeVIP
 			Expect(env.Services.Get(ctx,
 				"web").Status.LoadBalancer.Ingress).To(Equal([]corev1.LoadBalancerIngress{{IP: private, IPMode: &vip}}))
-			lb = env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			lb = env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
 			Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
 			env.Traffic.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
 			public := lb.PublicNet.IPv4.IP.String()
@@ -95,7 +96,7 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 				g.Expect(lb.Targets).To(And(HaveLen(2), HaveEach(HaveField("UsePrivateIP", BeTrue()))))
 			})
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("inside", "outside"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("inside", "outside"))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "inside", "outside")
 		})
 
@@ -104,13 +105,13 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 			env.Nodes.Create(ctx, "node-1", "node-2")
 			env.Services.Create(ctx, "web")
 			address := env.Traffic.AwaitServed(ctx, "web")
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
 			stream := env.Traffic.Stream(ctx, address, framework.Port)
 			env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 				g.Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
 			})
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
 			stream.ExpectUndisturbed()
 		})
 
@@ -132,11 +133,11 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 		Label(framework.OwnCloud), func(ctx SpecContext) {
 			env.Cloud.Do(ctx)(env.Cloud.Client.Network.AddSubnet(ctx, env.Cloud.Network,
 				hcloud.NetworkAddSubnetOpts{Subnet: hcloud.NetworkSubnet{
-					Type: hcloud.NetworkSubnetTypeCloud, IPRange: framework.IPNet("10.0.9.0/24"), NetworkZone: framework.NetworkZone}}))
+					Type: hcloud.NetworkSubnetTypeCloud, IPRange: hetzner.IPNet("10.0.9.0/24"), NetworkZone: hetzner.NetworkZone}}))
 			env.Services.Create(ctx, "web", annotate(map[string]string{"private-subnet-ip-range": "10.0.9.0/24"}))
 			lb := env.LoadBalancers.Of(ctx, "web")
 			Expect(lb.PrivateNet).To(HaveLen(1))
-			Expect(framework.IPNet("10.0.9.0/24").Contains(lb.PrivateNet[0].IP)).To(BeTrue(), "%s", lb.PrivateNet[0].IP)
+			Expect(hetzner.IPNet("10.0.9.0/24").Contains(lb.PrivateNet[0].IP)).To(BeTrue(), "%s", lb.PrivateNet[0].IP)
 		})
 
 	It("shows pods the client's address with the PROXY protocol, and sets the IP mode Proxy", framework.Needs(framework.ProxyProtocol),

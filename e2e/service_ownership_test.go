@@ -11,23 +11,24 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 var _ = Describe("A Service's load balancer", Label("service", "dataplane"), func() {
 	Context("that was changed in the cloud", framework.Needs(framework.Repair), func() {
 		var (
-			env     *framework.Env
-			workers framework.Workers
+			env     *hetzner.Env
+			workers hetzner.Workers
 			address string
 			lb      *hcloud.LoadBalancer
 		)
 
 		BeforeEach(func(ctx SpecContext) {
-			env = framework.NewEnv(ctx, suite, framework.Options{})
+			env = hetzner.NewEnv(ctx, hetzner.Options{})
 			workers = env.Nodes.Workers(ctx, 2)
 			env.Services.Create(ctx, "web")
 			address = env.Traffic.AwaitServed(ctx, "web")
-			lb = env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
+			lb = env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(workers.Names()...))
 		})
 
 		It("is created again after it was deleted, and the Service shows its address", framework.Needs(framework.Events),
@@ -47,7 +48,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 		It("gets back a target that was removed", func(ctx SpecContext) {
 			env.Cloud.Do(ctx)(env.Cloud.Client.LoadBalancer.RemoveServerTarget(ctx, lb, workers[0].Server))
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(workers.Names()...))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, workers.Names()...)
 		})
 
@@ -92,7 +93,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
 			env.Traffic.AwaitAnswer(ctx, "web", address, listen)
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, now *hcloud.LoadBalancer) {
-				g.Expect(framework.ListenPorts(now)).To(ConsistOf(9090, listen))
+				g.Expect(hetzner.ListenPorts(now)).To(ConsistOf(9090, listen))
 				g.Expect(now.Labels).To(HaveKeyWithValue("team", "edge"))
 				g.Expect(now.Targets).To(ContainElements(
 					HaveField("Type", hcloud.LoadBalancerTargetTypeLabelSelector), HaveField("Type", hcloud.LoadBalancerTargetTypeIP)))
@@ -102,22 +103,22 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 	It("loses a target that is a server without a node", Label(framework.OwnCloud), framework.Needs(framework.Repair),
 		func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{
+			env := hetzner.NewEnv(ctx, hetzner.Options{
 				// A server that boots no kubelet.
 				Spec: func(s node.Server) (node.Spec, bool) { return node.Spec{}, s.Name != "stranger" },
 			})
 			names := env.Nodes.Workers(ctx, 2).Names()
 			env.Services.Create(ctx, "web")
-			lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+			lb := env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 			stranger := env.Servers.Create(ctx, "stranger")
 			env.Cloud.Do(ctx)(env.Cloud.Client.LoadBalancer.AddServerTarget(ctx, lb,
 				hcloud.LoadBalancerAddServerTargetOpts{Server: stranger}))
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 		})
 
 	It("is adopted by its name with its address and its other ports if it exists before the Service",
 		framework.Needs(framework.AdoptByName, framework.KeepForeign, framework.Events), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Workers(ctx, 1)
 			listen, to := 9999, 31999
 			mine := env.LoadBalancers.Create(ctx, env.Cloud.Unique("front"), func(o *hcloud.LoadBalancerCreateOpts) {
@@ -130,7 +131,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			env.Services.AwaitEvent(ctx, "web", "AdoptedCloudLoadBalancer", ContainSubstring(mine.Name))
 			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 			lb := env.LoadBalancers.Of(ctx, "web")
-			Expect(framework.ListenPorts(lb)).To(ConsistOf(framework.Port, listen))
+			Expect(hetzner.ListenPorts(lb)).To(ConsistOf(framework.Port, listen))
 			Expect(lb.Labels).To(HaveKeyWithValue("team", "edge"))
 			env.CCM.ExpectNoServiceWrites(ctx)
 
@@ -142,7 +143,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 	It("is adopted by the label with the Service's UID, whatever its name is", framework.Needs(framework.AdoptByLabel),
 		Label(framework.OwnCloud), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 			service := env.Services.Create(ctx, "web")
 			mine := env.LoadBalancers.Create(ctx, "from-a-backup", func(o *hcloud.LoadBalancerCreateOpts) {
 				o.Labels = map[string]string{suite.CCM.OwnerLabel: string(service.UID)}
@@ -155,7 +156,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 	It("is not taken from another Service: the second Service waits and says why", framework.Needs(framework.OneOwner),
 		func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Workers(ctx, 1)
 			name := env.Cloud.Unique("front")
 			env.Services.Create(ctx, "first", annotate(map[string]string{"name": name}))
@@ -168,7 +169,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			Expect(env.Services.Get(ctx, "second").Status.LoadBalancer.Ingress).To(BeEmpty())
 			all := env.LoadBalancers.List(ctx)
 			Expect(all).To(HaveLen(1))
-			Expect(framework.Settings(all[0])).To(Equal(framework.Settings(lb)))
+			Expect(hetzner.Settings(all[0])).To(Equal(hetzner.Settings(lb)))
 			env.Traffic.AwaitAnswer(ctx, "first", address, framework.Port)
 
 			By("freeing the name")
@@ -178,7 +179,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		})
 
 	It("outlives its Service while it is protected against deletion", framework.Needs(framework.Events), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env := hetzner.NewEnv(ctx, hetzner.Options{})
 		env.Nodes.Workers(ctx, 1)
 		env.Services.Create(ctx, "web")
 		address := env.Traffic.AwaitServed(ctx, "web")
@@ -202,7 +203,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 	It("is shared by Services, passes from one to the next, and goes with the last", framework.Needs(framework.Sharing, framework.Events),
 		func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Workers(ctx, 1)
 			share := annotate(map[string]string{"name": env.Cloud.Unique("front"), "shared": "true"})
 			env.Services.Create(ctx, "first", share)
@@ -231,7 +232,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 	It("is lent to the Service by its ID, and given back with all that was on it",
 		framework.Needs(framework.Lending, framework.KeepForeign), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Workers(ctx, 1)
 			listen, to := 9999, 31999
 			lent := env.LoadBalancers.Create(ctx, env.Cloud.Unique("front"), func(o *hcloud.LoadBalancerCreateOpts) {
@@ -245,7 +246,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			Expect(env.Traffic.AwaitServed(ctx, "web")).To(Equal(lent.PublicNet.IPv4.IP.String()))
 			lb := env.LoadBalancers.Of(ctx, "web")
 			Expect(lb.Name).To(Equal(lent.Name))
-			Expect(framework.ListenPorts(lb)).To(ConsistOf(framework.Port, listen))
+			Expect(hetzner.ListenPorts(lb)).To(ConsistOf(framework.Port, listen))
 			env.CCM.ExpectNoServiceWrites(ctx)
 
 			env.Services.Delete(ctx, "web")
@@ -253,7 +254,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			back, _, err := env.Cloud.Client.LoadBalancer.GetByID(ctx, lent.ID)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(back).NotTo(BeNil())
-			Expect(framework.ListenPorts(back)).To(ConsistOf(listen))
+			Expect(hetzner.ListenPorts(back)).To(ConsistOf(listen))
 			Expect(back.Labels).To(HaveKeyWithValue("team", "edge"))
 			Expect(back.Labels).NotTo(HaveKey(suite.CCM.OwnerLabel))
 			Expect(back.Targets).To(ContainElement(HaveField("Type", hcloud.LoadBalancerTargetTypeLabelSelector)))
@@ -261,7 +262,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 	It("has the Primary IP that the Service names, also after the Service was made anew", Label(framework.OwnCloud),
 		framework.Needs(framework.Lending, framework.SettingEvents), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Create(ctx, "node-1")
 			env.Services.Create(ctx, "web", annotate(map[string]string{"primary-ipv4": "edge"}))
 			env.Services.AwaitEvent(ctx, "web", "InvalidSettings",
@@ -270,7 +271,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 			By("making the Primary IP")
 			result, _, err := env.Cloud.Client.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{
-				Name: "edge", Type: hcloud.PrimaryIPTypeIPv4, Location: framework.Location, AutoDelete: new(false)})
+				Name: "edge", Type: hcloud.PrimaryIPTypeIPv4, Location: hetzner.Location, AutoDelete: new(false)})
 			Expect(err).NotTo(HaveOccurred())
 			address := result.PrimaryIP.IP.String()
 			Expect(env.Traffic.AwaitServed(ctx, "web")).To(Equal(address))
@@ -283,7 +284,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 	It("is kept without its Service, and gives the next one its address", framework.Needs(framework.Retention, framework.AdoptByName,
 		framework.KeepForeign, framework.Events), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env := hetzner.NewEnv(ctx, hetzner.Options{})
 		env.Nodes.Workers(ctx, 1)
 		name := env.Cloud.Unique("front")
 		env.Services.Create(ctx, "web", annotate(map[string]string{
@@ -316,7 +317,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 	It("survives its Service if its owner label was removed", framework.Needs(framework.Release), Label(framework.OwnCloud),
 		func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Create(ctx, "node-1") // by this server, a CCM that starts sees that its token belongs to the cluster's project
 			env.Services.Create(ctx, "web")
 			lb := env.LoadBalancers.Of(ctx, "web")

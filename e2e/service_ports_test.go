@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -24,7 +25,7 @@ func port(number int32) corev1.ServicePort {
 
 var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 	var (
-		env     *framework.Env
+		env     *hetzner.Env
 		names   []string
 		address string
 		conn    *framework.Connection
@@ -33,12 +34,12 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 
 	// Each spec changes a load balancer that serves on 8080 and 8081 while a client uses 8080.
 	BeforeEach(func(ctx SpecContext) {
-		env = framework.NewEnv(ctx, suite, framework.Options{})
+		env = hetzner.NewEnv(ctx, hetzner.Options{})
 		names = env.Nodes.Workers(ctx, 2).Names()
 		env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
 		address = env.Traffic.AwaitServed(ctx, "web")
 		env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 		conn = env.Traffic.Connect(ctx, address, framework.Port)
 		_, err := conn.Ask(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -55,22 +56,6 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 		Expect(env.Services.AwaitIngress(ctx, "web")).To(Equal(address))
 	}
 
-	It("can be added while the others serve", func(ctx SpecContext) {
-		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8082)) })
-		Expect(env.Traffic.AwaitAnswer(ctx, "web", address, 8082).PortName).To(Equal("p8082"))
-		undisturbed(ctx)
-		env.CCM.ExpectNoServiceWrites(ctx)
-	})
-
-	It("can be removed while the others serve", func(ctx SpecContext) {
-		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[:1] })
-		Eventually(env.Traffic.Closed).WithArguments(ctx, address,
-			8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
-		undisturbed(ctx)
-		env.CCM.ExpectNoServiceWrites(ctx)
-		Expect(framework.ListenPorts(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf(framework.Port))
-	})
-
 	It("can be renumbered while the others serve", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
 		since, lb := env.Cloud.Journal.Last(), env.LoadBalancers.Of(ctx, "web")
 		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[1].Port = 9090 })
@@ -78,7 +63,7 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 		Eventually(env.Traffic.Closed).WithArguments(ctx, address,
 			8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 		undisturbed(ctx)
-		Expect(framework.ListenPorts(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf(framework.Port, 9090))
+		Expect(hetzner.ListenPorts(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf(framework.Port, 9090))
 		if !env.Cloud.Simulated() {
 			return
 		}
@@ -94,34 +79,19 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 	It("follows its NodePort", func(ctx SpecContext) {
 		var changed int32
 		env.Services.Update(ctx, "web", func(s *corev1.Service) {
-			changed = freeNodePort(env)
+			changed = suite.FreeNodePort()
 			s.Spec.Ports[1].NodePort = changed
 		})
 		Eventually(func(g Gomega) {
 			answer, err := env.Traffic.Get(ctx, address, 8081)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(answer.PortName).To(Equal("p8081"))
-			g.Expect(framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"), 8081).DestinationPort).To(BeEquivalentTo(changed))
+			g.Expect(hetzner.ServiceOn(env.LoadBalancers.Of(ctx, "web"), 8081).DestinationPort).To(BeEquivalentTo(changed))
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 		undisturbed(ctx)
-		service := framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"), 8081)
+		service := hetzner.ServiceOn(env.LoadBalancers.Of(ctx, "web"), 8081)
 		Expect(service.DestinationPort).To(BeEquivalentTo(changed))
 		Expect(service.HealthCheck.Port).To(BeEquivalentTo(changed), "the health check still uses the old port")
-	})
-
-	It("can swap its number with another port", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
-		stream.Stop() // this spec changes both ports
-		env.Services.Update(ctx, "web", func(s *corev1.Service) {
-			s.Spec.Ports[0].Port, s.Spec.Ports[1].Port = s.Spec.Ports[1].Port, s.Spec.Ports[0].Port
-		})
-		for number, name := range map[int]string{8080: "p8081", 8081: "p8080"} {
-			Eventually(func(g Gomega) {
-				answer, err := env.Traffic.Get(ctx, address, number)
-				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(answer.PortName).To(Equal(name))
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
-		}
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 	})
 
 	It("can be replaced together with all others, although old and new ones do not fit at the same time",
@@ -134,7 +104,7 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 			}
 			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = ports })
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-				g.Expect(framework.ListenPorts(lb)).To(ConsistOf(8090, 8091, 8092, 8093, 8094))
+				g.Expect(hetzner.ListenPorts(lb)).To(ConsistOf(8090, 8091, 8092, 8093, 8094))
 			})
 			for n := range 5 {
 				env.Traffic.AwaitAnswer(ctx, "web", address, 8090+n)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 // annotate sets the CCM's annotations by their names without prefix. An empty value removes one.
@@ -18,10 +19,10 @@ func annotate(values map[string]string) func(*corev1.Service) {
 	return func(s *corev1.Service) {
 		for name, value := range values {
 			if value == "" {
-				delete(s.Annotations, framework.Annotation+name)
+				delete(s.Annotations, hetzner.Annotation+name)
 				continue
 			}
-			s.Annotations[framework.Annotation+name] = value
+			s.Annotations[hetzner.Annotation+name] = value
 		}
 	}
 }
@@ -29,11 +30,11 @@ func annotate(values map[string]string) func(*corev1.Service) {
 var _ = Describe("A setting of a Service", Label("service"), func() {
 	It("is named in a condition of the Service while it is wrong, and in an event if the cloud cannot do it",
 		framework.Needs(framework.Conditions), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			awaitReady := func(status metav1.ConditionStatus, message string) {
 				GinkgoHelper()
 				env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
-					g.Expect(s.Status.Conditions).To(ContainElement(And(HaveField("Type", framework.Annotation+"Ready"),
+					g.Expect(s.Status.Conditions).To(ContainElement(And(HaveField("Type", hetzner.Annotation+"Ready"),
 						HaveField("Status", status), HaveField("Message", ContainSubstring(message)))))
 				})
 			}
@@ -54,7 +55,7 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 
 	It("takes effect without disturbing traffic: type, algorithm, name and reverse DNS", framework.Needs(framework.ReverseDNS),
 		Label("dataplane", framework.FakeOnly), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Workers(ctx, 1)
 			env.Services.Create(ctx, "web")
 			address := env.Traffic.AwaitServed(ctx, "web")
@@ -82,7 +83,7 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 
 	It("reaches the load balancer and returns to its default: health checks", framework.Needs(framework.HealthChecks),
 		Label(framework.OwnCloud), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{
+			env := hetzner.NewEnv(ctx, hetzner.Options{CCM: map[string]string{
 				// The defaults of the API instead of the suite's.
 				"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL": "",
 				"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT":  "",
@@ -94,7 +95,7 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 				"health-check-http-path": "/ready?deep=1", "http-status-codes": "200,3??",
 			}
 			service := env.Services.Create(ctx, "web", annotate(set))
-			Expect(framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"),
+			Expect(hetzner.ServiceOn(env.LoadBalancers.Of(ctx, "web"),
 				framework.Port).HealthCheck).To(Equal(hcloud.LoadBalancerServiceHealthCheck{
 				Protocol: hcloud.LoadBalancerServiceProtocolHTTP, Port: 31999,
 				Interval: 7 * time.Second, Timeout: 4 * time.Second, Retries: 5,
@@ -108,7 +109,7 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 			}
 			env.Services.Update(ctx, "web", annotate(set))
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-				check := framework.ServiceOn(lb, framework.Port).HealthCheck
+				check := hetzner.ServiceOn(lb, framework.Port).HealthCheck
 				g.Expect(check.HTTP).To(Or(BeNil(), HaveField("TLS", BeFalse())))
 				check.HTTP = nil
 				g.Expect(check).To(Equal(hcloud.LoadBalancerServiceHealthCheck{
@@ -121,7 +122,7 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 
 	It("cannot change later, and the Service says so: the location", framework.Needs(framework.Events, framework.SettingEvents),
 		Label(framework.OwnCloud), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_LOAD_BALANCERS_LOCATION": ""}})
+			env := hetzner.NewEnv(ctx, hetzner.Options{CCM: map[string]string{"HCLOUD_LOAD_BALANCERS_LOCATION": ""}})
 			env.Services.Create(ctx, "web")
 			env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(
 				ContainSubstring("location"), ContainSubstring("is missing"), ContainSubstring("network-zone")))
@@ -132,12 +133,12 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 			Expect(lb.Location.Name).To(Equal("nbg1"))
 			env.Services.Update(ctx, "web", annotate(map[string]string{"location": "hel1"}))
 			env.Services.AwaitEvent(ctx, "web", "LocationCannotChange", And(ContainSubstring("nbg1"), ContainSubstring("hel1")))
-			Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(framework.Settings(lb)))
+			Expect(hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(hetzner.Settings(lb)))
 		})
 
 	// The rest of the cluster knows the load balancer only by the Service's status.
 	It("selects the addresses that the Service's status shows", framework.Needs(framework.IngressChoice), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env := hetzner.NewEnv(ctx, hetzner.Options{})
 		env.Services.Create(ctx, "web")
 		lb := env.LoadBalancers.Of(ctx, "web")
 		v4, v6, private := lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String(), lb.PrivateNet[0].IP.String()
@@ -156,7 +157,7 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 			})
 		}
 		shows(ingress(v4, v6, private))
-		before := framework.Settings(env.LoadBalancers.Of(ctx, "web"))
+		before := hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))
 		env.Services.Update(ctx, "web", annotate(map[string]string{"ipv6-disabled": "true"}))
 		shows(ingress(v4, private))
 		env.Services.Update(ctx, "web", annotate(map[string]string{"disable-private-ingress": "true"}))
@@ -165,31 +166,31 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 		shows([]corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}})
 		env.Services.Update(ctx, "web", annotate(map[string]string{"hostname": "", "ipv6-disabled": "", "disable-private-ingress": ""}))
 		shows(ingress(v4, v6, private))
-		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "the load balancer does not depend on what is shown")
+		Expect(hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "the load balancer does not depend on what is shown")
 	})
 
 	It("is ignored, and an event names it, if it does not exist", framework.Needs(framework.SettingEvents), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env := hetzner.NewEnv(ctx, hetzner.Options{})
 		env.Services.Create(ctx, "web", annotate(map[string]string{"algorithm": "least_connections"}))
-		env.Services.AwaitEvent(ctx, "web", "UnknownAnnotation", ContainSubstring(framework.Annotation+"algorithm"))
+		env.Services.AwaitEvent(ctx, "web", "UnknownAnnotation", ContainSubstring(hetzner.Annotation+"algorithm"))
 		Expect(env.LoadBalancers.Of(ctx, "web").Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
 	})
 
 	DescribeTable("stays as it is, and a Warning event names it, until it is valid:", framework.Needs(framework.SettingEvents),
 		func(ctx SpecContext, name, invalid, corrected, allowed string, companions map[string]string) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Services.Create(ctx, "web", annotate(companions))
-			before := framework.Settings(env.LoadBalancers.Of(ctx, "web"))
+			before := hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))
 			env.Services.Update(ctx, "web", annotate(map[string]string{name: invalid}))
 			event := env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(
-				ContainSubstring(framework.Annotation+name), ContainSubstring(fmt.Sprintf("%q", invalid)), ContainSubstring(allowed)))
+				ContainSubstring(hetzner.Annotation+name), ContainSubstring(fmt.Sprintf("%q", invalid)), ContainSubstring(allowed)))
 			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
-			Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before))
+			Expect(hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before))
 
 			By("changing a port, which does not have to wait")
 			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port = 9090 })
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-				g.Expect(framework.ListenPorts(lb)).To(ConsistOf(9090))
+				g.Expect(hetzner.ListenPorts(lb)).To(ConsistOf(9090))
 			})
 
 			By("correcting the setting")
@@ -216,7 +217,7 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 
 	It("keeps the cloud unchanged if it is invalid from the start, until it is corrected", framework.Needs(framework.SettingEvents),
 		Label("dataplane"), func(ctx SpecContext) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Workers(ctx, 1)
 			env.Services.Create(ctx, "web", annotate(map[string]string{"algorithm-type": "fastest", "health-check-retries": "9"}))
 			for _, name := range []string{"algorithm-type", "health-check-retries"} { // both, at once
@@ -230,10 +231,10 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 	DescribeTable("is named in a Warning event before there is a load balancer if only the cloud knows that it is invalid:",
 		framework.Needs(framework.SettingEvents),
 		func(ctx SpecContext, name, invalid, corrected string) {
-			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Services.Create(ctx, "web", annotate(map[string]string{name: invalid}))
 			event := env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(
-				ContainSubstring(framework.Annotation+name), ContainSubstring(fmt.Sprintf("%q", invalid))))
+				ContainSubstring(hetzner.Annotation+name), ContainSubstring(fmt.Sprintf("%q", invalid))))
 			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
 			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 			env.Services.Update(ctx, "web", annotate(map[string]string{name: corrected}))

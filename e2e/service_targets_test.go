@@ -15,10 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 // labelNode sets a label of a node until the spec ends, or removes it if the value is nil.
-func labelNode(ctx context.Context, env *framework.Env, name, key string, value *string) {
+func labelNode(ctx context.Context, env *hetzner.Env, name, key string, value *string) {
 	GinkgoHelper()
 	if value != nil {
 		DeferCleanup(func(ctx context.Context) {
@@ -37,10 +38,10 @@ func labelNode(ctx context.Context, env *framework.Env, name, key string, value 
 }
 
 var _ = Describe("The load balancer of a Service", Label("service", "dataplane"), func() {
-	var env *framework.Env
+	var env *hetzner.Env
 
 	BeforeEach(func(ctx SpecContext) {
-		env = framework.NewEnv(ctx, suite, framework.Options{})
+		env = hetzner.NewEnv(ctx, hetzner.Options{})
 	})
 
 	It("has all nodes as targets, which share the traffic evenly", func(ctx SpecContext) {
@@ -50,7 +51,7 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		})
 		address := env.Traffic.AwaitServed(ctx, "web")
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
+		env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(workers.Names()...))
 		each := map[string]int{}
 		for _, name := range workers.Names() {
 			each[name] = 10
@@ -76,7 +77,7 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 			})
 			address := env.Traffic.AwaitServed(ctx, "web")
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 			stream := env.Traffic.Stream(ctx, address, framework.Port)
 
 			env.Services.Update(ctx, "web", annotate(map[string]string{"server-selector": "pool=web"}))
@@ -91,52 +92,9 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 				g.Expect(lb.Targets).To(HaveLen(len(names)))
 			})
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 			stream.ExpectUndisturbed()
 		})
-
-	It("follows nodes that come and go, without a request that fails", Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.Nodes.Create(ctx, "node-1")
-		env.Services.Create(ctx, "web")
-		address := env.Traffic.AwaitServed(ctx, "web")
-		stream := env.Traffic.Stream(ctx, address, framework.Port)
-
-		env.Nodes.Create(ctx, "node-2")
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
-
-		// Deleted as kubectl does it: the server lives on.
-		Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "node-2", metav1.DeleteOptions{})).To(Succeed())
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1"))
-		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1")
-		stream.ExpectUndisturbed()
-	})
-
-	It("loses a target whose server is deleted", Label(framework.OwnCloud), func(ctx SpecContext) {
-		servers := env.Nodes.Create(ctx, "node-1", "node-2")
-		env.Services.Create(ctx, "web")
-		address := env.Traffic.AwaitServed(ctx, "web")
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		env.Servers.Delete(ctx, servers[0])
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-2"))
-		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-2")
-	})
-
-	It("leaves out a node with the label for exclusion", framework.Alone(), func(ctx SpecContext) {
-		names := env.Nodes.Workers(ctx, 2).Names()
-		env.Services.Create(ctx, "web")
-		env.Traffic.AwaitServed(ctx, "web")
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
-
-		yes := "true"
-		labelNode(ctx, env, names[0], corev1.LabelNodeExcludeBalancers, &yes)
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[1:]...))
-		env.Traffic.AwaitServed(ctx, "web")
-
-		labelNode(ctx, env, names[0], corev1.LabelNodeExcludeBalancers, nil)
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
-		env.Traffic.AwaitServed(ctx, "web")
-	})
 
 	It("has the targets of the node selector, also when a node's labels change", framework.Needs(framework.NodeSelector),
 		func(ctx SpecContext) {
@@ -145,18 +103,18 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 			labelNode(ctx, env, names[0], "pool", &edge)
 			labelNode(ctx, env, names[1], "pool", &db)
 			env.Services.Create(ctx, "web", func(s *corev1.Service) {
-				s.Annotations[framework.Annotation+"node-selector"] = "pool in (edge,dmz)"
+				s.Annotations[hetzner.Annotation+"node-selector"] = "pool in (edge,dmz)"
 			})
 			env.Traffic.AwaitServed(ctx, "web")
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[0]))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[0]))
 
 			labelNode(ctx, env, names[1], "pool", &edge)
 			labelNode(ctx, env, names[0], "pool", nil)
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[1]))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[1]))
 			env.Traffic.AwaitServed(ctx, "web")
 
-			env.Services.Update(ctx, "web", func(s *corev1.Service) { delete(s.Annotations, framework.Annotation+"node-selector") })
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { delete(s.Annotations, hetzner.Annotation+"node-selector") })
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 		})
 
 	It("loses no request when the node selector chooses a node that does not serve yet",
@@ -167,12 +125,12 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 				labelNode(ctx, env, names[i], "pool", &pool)
 			}
 			selector := func(pool string) func(s *corev1.Service) {
-				return func(s *corev1.Service) { s.Annotations[framework.Annotation+"node-selector"] = "pool=" + pool }
+				return func(s *corev1.Service) { s.Annotations[hetzner.Annotation+"node-selector"] = "pool=" + pool }
 			}
 			env.Services.Create(ctx, "web", local, selector("old"))
 			env.Pods.SetEndpoints(ctx, "web", names[0])
 			address := env.Traffic.AwaitServed(ctx, "web")
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[0]))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[0]))
 
 			begin := time.Now()
 			load := env.Traffic.Load(ctx, address, framework.Port)
@@ -180,7 +138,7 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 			env.Services.Update(ctx, "web", selector("new"))
 			env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{names[0]: "healthy", names[1]: "unhealthy"})
 			env.Pods.SetEndpoints(ctx, "web", names...)
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[1]))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[1]))
 			load.AwaitAnswers(ctx, time.Now(), 10)
 			Expect(load.Since(ctx, begin, "during the change").Lost).To(BeEmpty())
 		})
@@ -195,23 +153,23 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 			env.Pods.SetEndpoints(ctx, "web", first)
 			address := env.Traffic.AwaitServed(ctx, "web")
 			lb := env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{first: "healthy", second: "unhealthy"})
-			Expect(framework.ServiceOn(lb, framework.Port).HealthCheck).To(And(
+			Expect(hetzner.ServiceOn(lb, framework.Port).HealthCheck).To(And(
 				HaveField("Port", BeEquivalentTo(service.Spec.HealthCheckNodePort)), HaveField("HTTP.Path", "/healthz")))
 			Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{first: 6}))
 
 			By("moving the endpoint")
-			before := framework.Settings(lb)
+			before := hetzner.Settings(lb)
 			env.Pods.SetEndpoints(ctx, "web", second)
 			env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{first: "unhealthy", second: "healthy"})
 			Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{second: 6}))
-			Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "endpoints must not change the load balancer")
+			Expect(hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "endpoints must not change the load balancer")
 
 			By("changing to the policy Cluster")
 			env.Services.Update(ctx, "web", func(s *corev1.Service) {
 				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 			})
-			lb = env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
-			check := framework.ServiceOn(lb, framework.Port).HealthCheck
+			lb = env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
+			check := hetzner.ServiceOn(lb, framework.Port).HealthCheck
 			Expect(check.Protocol).To(BeEquivalentTo("tcp"))
 			Expect(check.Port).To(BeEquivalentTo(service.Spec.Ports[0].NodePort))
 			env.Traffic.AwaitServed(ctx, "web")
@@ -221,12 +179,12 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 		Label(framework.OwnCloud), func(ctx SpecContext) {
 			env.Nodes.Create(ctx, "node-1", "node-2")
 			env.Services.Create(ctx, "web", func(s *corev1.Service) {
-				s.Annotations[framework.Annotation+"health-check-protocol"] = "http"
-				s.Annotations[framework.Annotation+"health-check-http-path"] = "/ready"
-				s.Annotations[framework.Annotation+"http-status-codes"] = "200,204"
+				s.Annotations[hetzner.Annotation+"health-check-protocol"] = "http"
+				s.Annotations[hetzner.Annotation+"health-check-http-path"] = "/ready"
+				s.Annotations[hetzner.Annotation+"http-status-codes"] = "200,204"
 			})
 			address := env.Traffic.AwaitServed(ctx, "web")
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
 			web := types.NamespacedName{Namespace: env.Services.Namespace, Name: "web"}
 			sick := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 			env.Nodes.Simulated("node-1").SetHandler(web, sick)
@@ -234,7 +192,7 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 			Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{"node-2": 6}))
 
 			By("accepting the node's answer")
-			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Annotations[framework.Annotation+"http-status-codes"] = "2??" })
-			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Annotations[hetzner.Annotation+"http-status-codes"] = "2??" })
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
 		})
 })

@@ -9,13 +9,16 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	_ "github.com/ccm-from-scratch/ccm-from-scratch/e2e/conformance" // the specs that know no cloud
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
 
 // suite is what the specs of this process share.
 var suite *framework.Suite
 
 func TestE2E(t *testing.T) {
+	framework.Register(framework.DefaultDriver, hetzner.Driver{})
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "ccm-from-scratch")
 }

@@ -59,4 +59,4 @@ kill "$progress"
 	echo "conformance: the specs did not run (status $status); see $out/log.txt" >&2
 	exit 1
 }
-go run ./e2e/cmd/e2e conformance "$out/report.json" e2e/conformance/unsupported.yaml "$page"
+go run ./e2e/cmd/e2e conformance "$out/report.json" e2e/upstream/unsupported.yaml "$page"

@@ -124,7 +124,7 @@ fi
 # Not by `go tool ginkgo`: that passes a Ctrl-C on to ginkgo, which gets it from the terminal as well, and
 # takes the second one for the order to skip cleaning up.
 # Only what the suite imports: of several programs go build would link each, and throw it away.
-scripts/progress.sh "compiling the suite" go build -v ./e2e/framework
+scripts/progress.sh "compiling the suite" go build -v ./e2e/hetzner
 ginkgo=$(go tool -n ginkgo)
 
 # progress says in one line what the specs wait for, until they begin.

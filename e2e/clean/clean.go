@@ -8,10 +8,12 @@ import (
 	"io"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
 // LabelRun is the label with the run's name on everything that a run creates.
-const LabelRun = "ccm-from-scratch-e2e/run"
+const LabelRun = cloud.LabelRun
 
 // Selector selects what a run has created; if run is empty, what all runs have created.
 func Selector(run string) string {

@@ -23,6 +23,9 @@ import (
 // ErrNotFound is in the error of a method whose server, load balancer or route does not exist.
 var ErrNotFound = errors.New("not found")
 
+// LabelRun is the label with the run's name on what a run creates in a cluster, and in a cloud that has labels.
+const LabelRun = "ccm-from-scratch-e2e/run"
+
 // Driver makes clouds for specs.
 type Driver interface {
 	// Start makes a cloud for one spec, which ends with Close: on the embedded cluster.
@@ -76,6 +79,8 @@ type CCM struct {
 	Env map[string]string `json:"env,omitempty"`
 	// Args are arguments, such as --cloud-config=….
 	Args []string `json:"args,omitempty"`
+	// Values replace their names in braces in the description of a CCM, such as {location}.
+	Values map[string]string `json:"values,omitempty"`
 }
 
 // Server is a server of a cloud.
@@ -167,7 +172,8 @@ type Dialer interface {
 // Subject is what a call of the cloud's API is about.
 type Subject string
 
-// The subjects of calls. Everything else, such as actions, is Other.
+// The subjects of calls. What belongs to a load balancer, such as its certificate, counts as one. Everything else, such as actions, is
+// Other.
 const (
 	AboutServers       Subject = "server"
 	AboutLoadBalancers Subject = "load-balancer"
@@ -177,8 +183,9 @@ const (
 
 // Request is a call of the cloud's API by the CCM.
 type Request struct {
-	// Seq numbers the requests; a later one has a higher number.
-	Seq   uint64    `json:"seq"`
+	// Seq numbers the requests in the order of their answers.
+	Seq uint64 `json:"seq"`
+	// Time is when it arrived.
 	Time  time.Time `json:"time"`
 	Write bool      `json:"write"`
 	About Subject   `json:"about"`
@@ -192,7 +199,7 @@ type Request struct {
 
 // Recorder is a cloud that remembers the requests of the CCM under test.
 type Recorder interface {
-	// Requests returns those with a higher number, in the order in which they arrived.
+	// Requests returns those with a higher number, in their order.
 	Requests(ctx context.Context, after uint64) ([]Request, error)
 }
 
@@ -212,6 +219,8 @@ type Fault struct {
 	Calls Calls `json:"calls,omitempty"`
 	// About selects calls about something. Empty: all calls.
 	About Subject `json:"about,omitempty"`
+	// Pass is how many of the selected calls do not fail before the first that does.
+	Pass int `json:"pass,omitempty"`
 	// First is how many calls fail. 0: all until it is removed.
 	First  int    `json:"first,omitempty"`
 	Effect Effect `json:"effect"`
@@ -249,13 +258,26 @@ const (
 	EmptyLists Effect = "empty-lists"
 	// Garbage: an answer that is not the API's, such as a page of HTML with 200.
 	Garbage Effect = "garbage"
-	// Hang: no answer.
+	// Hang: no answer until the fault is removed, and nothing is done.
 	Hang Effect = "hang"
+	// HangAfter: it is done, and there is no answer.
+	HangAfter Effect = "hang-after"
 	// Drop: the connection is closed without an answer, and nothing is done.
 	Drop Effect = "drop"
 	// LoseAnswer: it is done, and the connection is closed without an answer.
 	LoseAnswer Effect = "lose-answer"
 )
+
+// Tagger is a cloud that other runs and people use, where what a run has made can be marked with LabelRun.
+type Tagger interface {
+	// Tag marks a load balancer, if it can be marked now.
+	Tag(ctx context.Context, loadBalancer, run string)
+}
+
+// Dumper is a cloud that can show its state in the report of a failed spec.
+type Dumper interface {
+	Dump(context.Context) string
+}
 
 // Limiter is a cloud with a quota.
 type Limiter interface {

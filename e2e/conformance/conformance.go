@@ -1,216 +1,120 @@
-// Package conformance writes the page of what Kubernetes' own specs of load balancers and networking show of the CCM on a
-// kind cluster (e2e/CONFORMANCE.md), and finds what has become worse since the last run.
+// Package conformance has the specs of what Kubernetes promises of every cloud-controller-manager (CCM), whatever its cloud. They know
+// the cloud by package cloud only: a test holds that nothing of one cloud is imported.
+//
+// The text of each spec ends with where Kubernetes promises it, so that a failure is an argument. A spec that needs more than every CCM
+// must do says so by framework.Needs.
+//
+// A suite imports the package, registers a driver, and runs Ginkgo.
 package conformance
 
 import (
-	"encoding/json"
-	"errors"
+	"context"
 	"fmt"
-	"io"
-	"os"
-	"regexp"
-	"slices"
-	"strings"
-	"text/template"
 
-	"github.com/onsi/ginkgo/v2/types"
-	"sigs.k8s.io/yaml"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
 
-// A Result is what has become of a spec.
-type Result string
+// Conformance labels all specs of this package.
+const Conformance = "conformance"
 
-// The results.
+// Where Kubernetes promises what the specs look at. The interfaces are those of k8s.io/cloud-provider/cloud.go, whose comments say what
+// their methods must do.
 const (
-	Pass Result = "pass"
-	// Lucky is the result of a spec that passes, though the cloud does not support what it tests.
-	Lucky Result = "pass by luck"
-	// Unsupported is the result of a spec that fails, since the cloud does not support what it tests.
-	Unsupported Result = "unsupported"
-	Failed      Result = "failed"
+	// metadata: the node controller writes what InstanceMetadata returns, and takes the taint away (KEP-2395).
+	metadata = " [InstancesV2.InstanceMetadata; KEP-2395]"
+	// exists: "InstanceExists returns true if the instance for the given node exists"; an error does not answer the question.
+	exists = " [InstancesV2.InstanceExists; node lifecycle controller]"
+	// shutdown: the node lifecycle controller taints a node whose instance is shut down.
+	shutdown = " [InstancesV2.InstanceShutdown; node.cloudprovider.kubernetes.io/shutdown]"
+	// ensure: "EnsureLoadBalancer creates a new load balancer, or updates the existing one", and must be idempotent.
+	ensure = " [LoadBalancer.EnsureLoadBalancer]"
+	// update: "UpdateLoadBalancer updates hosts under the specified load balancer".
+	update = " [LoadBalancer.UpdateLoadBalancer; KEP-3458]"
+	// remove: "EnsureLoadBalancerDeleted deletes the specified load balancer if it exists", also after a failure in the middle.
+	remove = " [LoadBalancer.EnsureLoadBalancerDeleted; service.kubernetes.io/load-balancer-cleanup]"
+	// class: a Service with spec.loadBalancerClass is another implementation's (KEP-1959).
+	class = " [Service.spec.loadBalancerClass; KEP-1959]"
+	// exclude: nodes with this label are not targets.
+	exclude = " [node.kubernetes.io/exclude-from-external-load-balancers; KEP-1143]"
+	// local: a node without an endpoint gets no traffic (Service.spec.externalTrafficPolicy in the API reference).
+	local = " [Service.spec.externalTrafficPolicy: Local]"
+	// routing: the route controller gives each node's podCIDR a route (KEP-5237 describes it).
+	routing = " [Routes.CreateRoute; KEP-5237]"
+	// routesOf: the route controller deletes routes only within the cluster's pod range, and of nodes that are gone.
+	routesOf = " [Routes.ListRoutes, DeleteRoute; --cluster-cidr]"
+	// leader: of several processes, only the one that holds the Lease works.
+	leader = " [--leader-elect; coordination.k8s.io Lease]"
+	// restart: the state is in the cluster and in the cloud; a process may end at any time.
+	restart = " [Kubernetes' controllers are level-triggered: a process may end at any time]"
 )
 
-// A Gap says why specs cannot be expected to pass.
-type Gap struct {
-	// Spec is a part of the specs' names.
-	Spec string `json:"spec"`
-	// Reason says what the cloud lacks.
-	Reason string `json:"reason"`
+// port is a port of a Service under its usual name.
+func port(number int32) corev1.ServicePort {
+	return corev1.ServicePort{Name: fmt.Sprintf("p%d", number), Port: number, TargetPort: intstr.FromInt32(number)}
 }
 
-// A Line is what the page says about one spec.
-type Line struct {
-	Spec   string
-	Result Result
-	Reason string // of Lucky and Unsupported
+// deleteNode deletes a node as kubectl does it: its server lives on.
+func deleteNode(ctx context.Context, env *framework.Env, name string) {
+	GinkgoHelper()
+	Expect(env.Kube.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 }
 
-// Update reads a run's JSON report and the list of gaps, writes the page and prints a summary to out. It returns an error if a spec
-// fails without a reason, or is worse than on the page that was there.
-func Update(out io.Writer, report, gaps, page string) error {
-	data, err := os.ReadFile(report)
-	if err != nil {
-		return fmt.Errorf("reading the report: %w", err)
-	}
-	var reports []types.Report
-	if err := json.Unmarshal(data, &reports); err != nil {
-		return fmt.Errorf("reading the report %s: %w", report, err)
-	}
-	known, err := ReadGaps(gaps)
-	if err != nil {
-		return err
-	}
-	before, err := os.ReadFile(page)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("reading the page of the last run: %w", err)
-	}
-	lines, err := Judge(reports, known)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(page, []byte(Page(lines)), 0o644); err != nil {
-		return fmt.Errorf("writing the page: %w", err)
-	}
-	fmt.Fprintf(out, "%s\n", summary(lines))
-	if worse := Worse(string(before), lines); len(worse) > 0 {
-		return fmt.Errorf("%d specs are worse than expected; mend the cause, or add a reason to %s if the cloud lacks something:\n%s",
-			len(worse), gaps, strings.Join(worse, "\n"))
-	}
-	return nil
+// awaitAnswer waits until a port of an address answers for the port of a Service with that name.
+func awaitAnswer(ctx context.Context, env *framework.Env, address string, number int, name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		answer, err := env.Traffic.Get(ctx, address, number)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(answer.PortName).To(Equal(name))
+	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 }
 
-// ReadGaps reads a list of gaps, as YAML.
-func ReadGaps(path string) ([]Gap, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading what is unsupported: %w", err)
-	}
-	var gaps []Gap
-	if err := yaml.UnmarshalStrict(data, &gaps); err != nil {
-		return nil, fmt.Errorf("reading what is unsupported, %s: %w", path, err)
-	}
-	return gaps, nil
+// awaitClosed waits until nothing answers on a port of an address.
+func awaitClosed(ctx context.Context, env *framework.Env, address string, number int) {
+	GinkgoHelper()
+	Eventually(func() bool { return env.Traffic.Closed(ctx, address, number) }).WithContext(ctx).
+		WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(), "%s:%d still listens", address, number)
 }
 
-// Judge returns a line for each spec that ran, sorted by name. It returns an error if none did, or if something outside of specs
-// has failed, such as the suite's preparation.
-func Judge(reports []types.Report, gaps []Gap) ([]Line, error) {
-	var lines []Line
-	for _, r := range reports {
-		for _, s := range r.SpecReports {
-			switch {
-			case s.LeafNodeType != types.NodeTypeIt:
-				if s.Failed() {
-					return nil, fmt.Errorf("the suite could not run its specs: %s: %s", s.LeafNodeType, s.FailureMessage())
-				}
-			case s.State == types.SpecStateSkipped && s.Failure.Message == "", s.State == types.SpecStatePending:
-				// not selected
-			default:
-				lines = append(lines, judge(s, gaps))
-			}
-		}
-	}
-	if len(lines) == 0 {
-		return nil, errors.New("no spec ran: the filter selects none")
-	}
-	slices.SortFunc(lines, func(a, b Line) int { return strings.Compare(a.Spec, b.Spec) })
-	return lines, nil
+// failure is a way in which calls of the cloud's API fail.
+type failure struct {
+	text   string
+	effect cloud.Effect
 }
 
-// judge returns the line of one spec. One that skips itself says in its message what it misses.
-func judge(s types.SpecReport, gaps []Gap) Line {
-	l := Line{Spec: s.FullText(), Result: Pass}
-	if i := slices.IndexFunc(gaps, func(g Gap) bool { return strings.Contains(l.Spec, g.Spec) }); i >= 0 {
-		l.Reason = gaps[i].Reason
-	}
-	switch {
-	case s.State == types.SpecStateSkipped:
-		l.Result, l.Reason = Unsupported, "skips itself: "+firstLine(s.Failure.Message)
-	case s.Failed() && l.Reason == "":
-		l.Result = Failed
-	case s.Failed():
-		l.Result = Unsupported
-	case l.Reason != "":
-		l.Result = Lucky
-	}
-	return l
+// failures are those that a client of any cloud meets.
+var failures = []failure{
+	{"says that it is down", cloud.Unavailable},
+	{"answers with an internal error", cloud.Internal},
+	{"refuses the credentials", cloud.Unauthorized},
+	{"says that this is forbidden", cloud.Forbidden},
+	{"says that there are too many requests", cloud.RateLimited},
+	{"says that what was asked for does not exist", cloud.NothingFound},
+	{"answers with something that is not its own", cloud.Garbage},
+	{"does not answer in time", cloud.Hang},
+	{"drops the connection", cloud.Drop},
 }
 
-// Worse returns a sentence for each spec that failed, and for each that passes on the page of an earlier run and does not now.
-func Worse(page string, lines []Line) []string {
-	var worse []string
-	now := map[string]Result{}
-	for _, l := range lines {
-		now[l.Spec] = l.Result
-		if l.Result == Failed {
-			worse = append(worse, l.Spec+": failed")
-		}
+// emptyLists is the failure of lists only.
+var emptyLists = failure{"shows empty lists", cloud.EmptyLists}
+
+// lostAnswer is the failure of writes only.
+var lostAnswer = failure{"makes the change, and its answer is lost", cloud.LoseAnswer}
+
+// conflict is the failure of writes only.
+var conflict = failure{"says that something else changes the same thing", cloud.Conflict}
+
+// entries returns an entry of a table for each failure.
+func entries(all ...failure) (table []TableEntry) {
+	for _, f := range all {
+		table = append(table, Entry("the cloud "+f.text, f.effect))
 	}
-	for _, row := range rows.FindAllStringSubmatch(page, -1) {
-		spec, was := strings.ReplaceAll(row[1], `\|`, "|"), Result(row[2])
-		is, ran := now[spec]
-		switch {
-		case was != Pass || is == Pass || is == Failed:
-		case !ran:
-			worse = append(worse, spec+": passed before, and did not run")
-		default:
-			worse = append(worse, fmt.Sprintf("%s: passed before, now: %s", spec, is))
-		}
-	}
-	slices.Sort(worse)
-	return worse
-}
-
-// rows matches the rows of the page's table.
-var rows = regexp.MustCompile(`(?m)^\| ((?:\\\||[^|])+) \| ([a-z ]+) \| .*\|$`)
-
-// summary returns the numbers of results.
-func summary(lines []Line) string {
-	count := map[Result]int{}
-	for _, l := range lines {
-		count[l.Result]++
-	}
-	return fmt.Sprintf("%d specs: %d pass, %d pass by luck, %d are unsupported, %d failed",
-		len(lines), count[Pass], count[Lucky], count[Unsupported], count[Failed])
-}
-
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"cell": cell, "summary": summary}).Parse(
-	`# Kubernetes' own specs
-
-` + "`make conformance`" +
-		` writes this page. It runs two groups of Kubernetes' own specs against our CCM and the simulated cloud, on a kind
-cluster whose nodes are servers of that cloud: all of load balancers (` + "`[Feature:LoadBalancer]`" +
-		`), and those of networking that belong
-to conformance (` + "`[sig-network] … [Conformance]`" + `). They come unchanged from k8s.io/kubernetes, in the release of
-` + "`kind/nodeimage/modules/kubernetes/go.mod`" + `.
-
-A spec is *unsupported* if the cloud lacks what it tests, in reality as here: ` + "`e2e/conformance/unsupported.yaml`" +
-		` has the reasons. If such
-a spec passes nevertheless, it is *pass by luck*. Every other spec that does not pass is *failed*, which ends the run with an error, as
-does a spec that passes here and no longer passes in the run.
-
-{{summary .}}.
-
-| spec | result | reason |
-|---|---|---|
-{{range .}}| {{cell .Spec}} | {{.Result}} | {{cell .Reason}} |
-{{end}}`))
-
-// Page returns the page as Markdown.
-func Page(lines []Line) string {
-	var b strings.Builder
-	if err := pageTemplate.Execute(&b, lines); err != nil {
-		panic(err) // the template and its data are fixed
-	}
-	return b.String()
-}
-
-// cell makes a text the cell of a table.
-func cell(text string) string {
-	return strings.ReplaceAll(firstLine(text), "|", `\|`)
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
+	return table
 }

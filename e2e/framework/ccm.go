@@ -27,7 +27,7 @@ type CCM struct {
 type Replica struct {
 	*cluster.Process // nil if it runs in pods
 	// pods is where it runs, nil if it is a process, or if the suite may not change it.
-	pods *podCCM
+	pods *PodCCM
 	name string
 	// ccm is whose replica it is, nil for a machine controller.
 	ccm *CCM
@@ -56,13 +56,13 @@ func (c *CCM) Start(ctx context.Context, o CCMOptions) *Replica {
 	renewed := c.renewed(ctx)
 	c.Replica = c.env.setup.startCCM(ctx, o)
 	c.ccm = c
-	c.noteStart(ctx, c.elects, renewed)
+	c.noteStart(c.elects, renewed)
 	return c.Replica
 }
 
-// ccmArgs are the arguments of every CCM, wherever it runs: the flags of k8s.io/cloud-provider for periods shorter
+// CCMArgs are the arguments of every CCM, wherever it runs: the flags of k8s.io/cloud-provider for periods shorter
 // than a cluster's, so that specs do not wait for them.
-func ccmArgs(leaderElect bool) []string {
+func CCMArgs(leaderElect bool) []string {
 	args := []string{
 		"--node-monitor-period=1s",
 		"--node-status-update-frequency=2s",
@@ -89,7 +89,7 @@ func (r *Replica) Stop(ctx context.Context) error {
 	if r.Process != nil {
 		return r.Process.Stop(ctx)
 	}
-	s := r.pods.alone().usual
+	s := r.pods.alone().Usual
 	s.Replicas = 0
 	return r.pods.change(ctx, s)
 }
@@ -100,10 +100,10 @@ func (r *Replica) Crash(ctx context.Context) {
 	if r.Process != nil {
 		Expect(r.Kill()).To(Succeed())
 	} else {
-		Expect(r.pods.alone().kill(ctx)).To(Succeed())
+		Expect(r.pods.alone().Kill(ctx)).To(Succeed())
 	}
 	if r.ccm != nil {
-		r.ccm.noteStart(ctx, r.elects, r.ccm.renewed(ctx))
+		r.ccm.noteStart(r.elects, r.ccm.renewed(ctx))
 	}
 }
 
@@ -114,7 +114,7 @@ func (r *Replica) Log() string {
 		if r.pods == nil {
 			Skip("needs the CCM's log, which is known only of a CCM that the suite has started")
 		}
-		text, err := r.pods.log(context.Background())
+		text, err := r.pods.Log(context.Background())
 		Expect(err).NotTo(HaveOccurred())
 		return withoutNoise(text)
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/ccms"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
 // EnvCCM is the environment variable with the path of the CCM's file (CCMDescription). Without it, our CCM is tested.
@@ -29,6 +30,9 @@ const EnvProbe = "E2E_PROBE"
 type CCMDescription struct {
 	// Name is its name in reports.
 	Name string `json:"name"`
+
+	// Driver is the name of its cloud's driver. If empty, DefaultDriver.
+	Driver string `json:"driver,omitempty"`
 
 	// Binary is the program for the embedded cluster. If empty, ours is built.
 	Binary string `json:"binary,omitempty"`
@@ -44,8 +48,8 @@ type CCMDescription struct {
 	Namespace string `json:"namespace,omitempty"`
 	Workload  string `json:"workload,omitempty"`
 	// Env and Args are added to what the suite starts it with, and win over it. The suite gives it the flags of
-	// any CCM that is made with k8s.io/cloud-provider, and HCLOUD_ENDPOINT, HCLOUD_TOKEN and HCLOUD_NETWORK. In
-	// values of Env, {location} and {networkZone} stand for those of the servers.
+	// any CCM that is made with k8s.io/cloud-provider, and what the driver of its cloud says, such as the API's endpoint. In
+	// values of Env, the driver's names in braces, such as {location}, stand for its values.
 	Env  map[string]string `json:"env,omitempty"`
 	Args []string          `json:"args,omitempty"`
 	// CloudProvider is the value of its flag --cloud-provider; "" is ProviderPrefix without "://".
@@ -53,12 +57,13 @@ type CCMDescription struct {
 
 	// ProviderPrefix begins the provider IDs of its nodes, such as "hcloud://".
 	ProviderPrefix string `json:"providerPrefix"`
-	// OwnerLabel is the label of a load balancer whose value is the UID of the Service that it is made for.
-	OwnerLabel string `json:"ownerLabel"`
-	// UserAgent is a part of the User-Agent of its requests.
-	UserAgent string `json:"userAgent"`
-	// RegionLabel and ZoneLabel are what its nodes have in the labels topology.kubernetes.io/region and zone;
-	// {location} and {networkZone} stand for those of the node's server. If empty, specs do not look at the label.
+	// OwnerLabel is the label of a load balancer whose value is the UID of the Service that it is made for. It may be empty if the
+	// cloud has no labels.
+	OwnerLabel string `json:"ownerLabel,omitempty"`
+	// UserAgent is a part of the User-Agent of its requests. It may be empty if the cloud does not record requests.
+	UserAgent string `json:"userAgent,omitempty"`
+	// RegionLabel and ZoneLabel are what its nodes have in the labels topology.kubernetes.io/region and zone, with the driver's
+	// names in braces. If empty, what the driver says of the server; if that is empty, specs do not look at the label.
 	RegionLabel string `json:"regionLabel,omitempty"`
 	ZoneLabel   string `json:"zoneLabel,omitempty"`
 	// HostName says whose name is the address of type Hostname of a node: "node" or "server". If empty, specs do
@@ -121,6 +126,7 @@ func parseCCM(text []byte) (CCMDescription, error) {
 	if err := s.validate(); err != nil {
 		return CCMDescription{}, err
 	}
+	s.Driver = cmp.Or(s.Driver, DefaultDriver)
 	s.Namespace = cmp.Or(s.Namespace, "kube-system")
 	s.Workload = cmp.Or(s.Workload, s.Name)
 	s.CloudProvider = cmp.Or(s.CloudProvider, strings.TrimSuffix(s.ProviderPrefix, "://"))
@@ -144,11 +150,12 @@ func (s CCMDescription) validate() error {
 	if !providerPrefix.MatchString(s.ProviderPrefix) {
 		wrong("providerPrefix: %q: write how its nodes' provider IDs begin, including ://, such as hcloud://", s.ProviderPrefix)
 	}
-	if problems := validation.IsQualifiedName(s.OwnerLabel); len(problems) > 0 {
+	hetzner := cmp.Or(s.Driver, DefaultDriver) == DefaultDriver
+	if problems := validation.IsQualifiedName(s.OwnerLabel); len(problems) > 0 && (hetzner || s.OwnerLabel != "") {
 		wrong("ownerLabel: %q: write the label of its load balancers that has the Service's UID, such as example.com/service-uid: %s",
 			s.OwnerLabel, problems[0])
 	}
-	if strings.TrimSpace(s.UserAgent) == "" {
+	if hetzner && strings.TrimSpace(s.UserAgent) == "" {
 		wrong("userAgent: write a part of the User-Agent of its requests, such as my-ccm/")
 	}
 	if s.Archive != "" && s.Image == "" {
@@ -209,24 +216,29 @@ func (s CCMDescription) known(settings map[string]string) map[string]string {
 	return settings
 }
 
-// Topology returns what the CCM's nodes have in the labels topology.kubernetes.io/region and zone if their servers are
-// in Location; "" if specs do not look at the label.
-func (s CCMDescription) Topology() (region, zone string) {
-	return place(s.RegionLabel), place(s.ZoneLabel)
+// Topology returns what a server's node must have in the labels topology.kubernetes.io/region and zone; "" if specs do not look at
+// the label.
+func (e *Env) Topology(s cloud.Server) (region, zone string) {
+	fill := filler(e.Cloud.CCM().Values)
+	return cmp.Or(fill(e.suite.CCM.RegionLabel), s.Region), cmp.Or(fill(e.suite.CCM.ZoneLabel), s.Zone)
 }
 
-// environment returns Env with {location} and {networkZone} replaced.
-func (s CCMDescription) environment() map[string]string {
-	env := map[string]string{}
+// Environment returns Env with the driver's values instead of their names in braces.
+func (s CCMDescription) Environment(values map[string]string) map[string]string {
+	env, fill := map[string]string{}, filler(values)
 	for name, value := range s.Env {
-		env[name] = place(value)
+		env[name] = fill(value)
 	}
 	return env
 }
 
-// place replaces {location} and {networkZone} by those of the servers that specs create.
-func place(text string) string {
-	return strings.NewReplacer("{location}", Location, "{networkZone}", string(NetworkZone)).Replace(text)
+// filler returns what replaces names in braces by their values.
+func filler(values map[string]string) func(string) string {
+	var pairs []string
+	for name, value := range values {
+		pairs = append(pairs, "{"+name+"}", value)
+	}
+	return strings.NewReplacer(pairs...).Replace
 }
 
 // HostNames returns the addresses of type Hostname that a node must have; ok is false if specs do not look at them.

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -22,8 +21,8 @@ func TestADescriptionIsCompletedFromItself(t *testing.T) {
 	t.Parallel()
 	got, err := parseCCM([]byte(otherCCM + "lacks: {routes: no network}\n"))
 	want := CCMDescription{Name: "other", Namespace: "kube-system", Workload: "other", ProviderPrefix: "other://",
-		OwnerLabel: "example.com/uid",
-		UserAgent:  "other/", CloudProvider: "other", Lacks: map[Feature]string{NodeRoutes: "no network"}}
+		OwnerLabel: "example.com/uid", Driver: DefaultDriver,
+		UserAgent: "other/", CloudProvider: "other", Lacks: map[Feature]string{NodeRoutes: "no network"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
@@ -196,15 +195,14 @@ func TestAForeignCCMGetsOnlyWhatItsFileAsksFor(t *testing.T) {
 	if got := OurCCM().known(settings); len(got) != 2 {
 		t.Errorf("ours got %v", got)
 	}
-	if got := other.environment(); len(got) != 1 || got["HCLOUD_LOAD_BALANCERS_LOCATION"] != Location {
+	if got := other.Environment(map[string]string{"location": "here"}); len(got) != 1 || got["HCLOUD_LOAD_BALANCERS_LOCATION"] != "here" {
 		t.Errorf("its environment is %v", got)
-	}
-	if got := usualPods(other); !slices.Contains(got.Args, "--node-monitor-period=1s") || len(got.Env) != 1 {
-		t.Errorf("in pods it has %v", got)
 	}
 }
 
 func TestAWrongBinaryFailsTheRunBeforeAnySpec(t *testing.T) {
+	Register(DefaultDriver, nil)
+	t.Cleanup(func() { delete(drivers, DefaultDriver) })
 	file := filepath.Join(t.TempDir(), "other.yaml")
 	for binary, want := range map[string]string{
 		"none":   "no such file",

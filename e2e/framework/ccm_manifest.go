@@ -28,16 +28,16 @@ func (s *Suite) createCCMAccount(ctx context.Context) (err error) {
 			return fmt.Errorf("the CCM's manifest: %w", err)
 		}
 	}
-	s.Kubeconfig, err = s.createAccount(ctx, manifest, name, &s.Deployment)
+	s.Kubeconfig, err = s.CreateAccount(ctx, manifest, name, &s.Deployment)
 	return err
 }
 
-// createAccount creates the service account of a manifest with its rights, and returns a kubeconfig with its access, so that a
+// CreateAccount creates the service account of a manifest with its rights, and returns a kubeconfig with its access, so that a
 // missing rule fails a spec. The API server only checks the rest of the manifest: no program of the embedded cluster
 // would run it. The manifest's Deployment is written to deployment.
 //
 // A client certificate with the name and groups of the service account replaces its token.
-func (s *Suite) createAccount(ctx context.Context, manifest []byte, name string, deployment *appsv1.Deployment) (kubeconfig string,
+func (s *Suite) CreateAccount(ctx context.Context, manifest []byte, name string, deployment *appsv1.Deployment) (kubeconfig string,
 	err error) {
 	objects, err := deploy.Objects(manifest)
 	if err != nil {

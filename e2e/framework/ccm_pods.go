@@ -13,35 +13,35 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8stypes "k8s.io/apimachinery/pkg/types"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
 )
 
-// podCCM is the CCM that runs in the pods of a shared cluster. A spec that changes it runs alone.
-type podCCM struct {
-	// configure runs the given number of replicas with the given settings. It returns when they are available
+// PodCCM is the CCM that runs in the pods of a shared cluster. A spec that changes it runs alone.
+type PodCCM struct {
+	// Configure runs the given number of replicas with the given settings. It returns when they are available
 	// and all others have ended.
-	configure func(context.Context, podSettings) error
-	// kill ends the CCM's processes without warning. The kubelet starts them again.
-	kill func(context.Context) error
-	// log returns what the CCM's pods have printed.
-	log func(context.Context) (string, error)
-	// usual are the settings that specs start with.
-	usual podSettings
+	Configure func(context.Context, PodSettings) error
+	// Kill ends the CCM's processes without warning. The kubelet starts them again.
+	Kill func(context.Context) error
+	// Log returns what the CCM's pods have printed.
+	Log func(context.Context) (string, error)
+	// Pods returns the CCM's pods, including those that are about to end.
+	Pods func(context.Context) ([]corev1.Pod, error)
+	// Usual are the settings that specs start with.
+	Usual PodSettings
 
 	mu      sync.Mutex
 	changed bool
 }
 
-// podSettings are how a CCM in pods is run.
-type podSettings struct {
+// PodSettings are how a CCM in pods is run.
+type PodSettings struct {
 	Env      map[string]string
 	Args     []string
 	Replicas int32
 }
 
 // alone returns the CCM's pods for a spec that changes them.
-func (c *podCCM) alone() *podCCM {
+func (c *PodCCM) alone() *PodCCM {
 	GinkgoHelper()
 	Expect(CurrentSpecReport().IsSerial).To(BeTrue(), "a spec that changes the CCM of all specs must be Alone")
 	if c == nil {
@@ -50,32 +50,32 @@ func (c *podCCM) alone() *podCCM {
 	return c
 }
 
-func (c *podCCM) change(ctx context.Context, s podSettings) error {
+func (c *PodCCM) change(ctx context.Context, s PodSettings) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changed = true
-	err := c.configure(ctx, s)
-	if err == nil && reflect.DeepEqual(s, c.usual) {
+	err := c.Configure(ctx, s)
+	if err == nil && reflect.DeepEqual(s, c.Usual) {
 		c.changed = false
 	}
 	return err
 }
 
 // restore applies the usual settings if they were changed.
-func (c *podCCM) restore(ctx context.Context) error {
+func (c *PodCCM) restore(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.changed {
 		return nil
 	}
-	err := c.configure(ctx, c.usual)
+	err := c.Configure(ctx, c.Usual)
 	c.changed = err != nil
 	return err
 }
 
 // Pods returns the pods that the CCM runs in, including those that are about to end.
 func (c *CCM) Pods(ctx context.Context) ([]corev1.Pod, error) {
-	return environment.WorkloadPods(ctx, c.env.suite.Cluster.Client, c.env.suite.CCM.Namespace, c.env.suite.CCM.Workload)
+	return c.env.suite.shared.CCM.Pods(ctx)
 }
 
 // DeletePod deletes one of the CCM's pods and returns when it is gone. Another one replaces it.
@@ -103,7 +103,7 @@ func (c *CCM) awaitPodGone(ctx context.Context, pod corev1.Pod) {
 		}
 		return now.GetUID(), err
 	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).ShouldNot(Equal(pod.UID), "the pod %s is still there", pod.Name)
-	c.noteStart(ctx, c.elects, c.renewed(ctx))
+	c.noteStart(c.elects, c.renewed(ctx))
 }
 
 // AwaitPods waits until the CCM runs in exactly n pods, which are ready, and returns them.

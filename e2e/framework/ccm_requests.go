@@ -7,43 +7,42 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
-// Requests returns how many requests the CCM has sent.
-func (c *CCM) Requests() int {
-	return c.env.Cloud.Journal.Count(journal.Filter{Client: c.env.suite.CCM.UserAgent})
+// Recorded reports whether the cloud remembers the CCM's requests. Elsewhere they are unknown, and specs look at what the cloud has.
+func (e *Env) Recorded() bool {
+	_, ok := cloud.As[cloud.Recorder](e.Cloud)
+	return ok
 }
 
-// AwaitRequests waits until the CCM has sent n more requests that the filter selects.
-func (c *CCM) AwaitRequests(ctx context.Context, n int, filter journal.Filter) {
+// requestsAfter returns the CCM's requests of this spec with a higher number that are selected; nil selects all. It skips a spec that
+// counts requests where they are unknown.
+func (c *CCM) requestsAfter(after uint64, selected func(cloud.Request) bool) []cloud.Request {
 	GinkgoHelper()
-	filter.Client = c.env.suite.CCM.UserAgent
-	before := c.env.Cloud.Journal.Count(filter)
-	Eventually(func() int { return c.env.Cloud.Journal.Count(filter) - before }).
-		WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n))
+	all, err := Capability[cloud.Recorder](c.env).Requests(context.Background(), max(after, c.env.since))
+	Expect(err).NotTo(HaveOccurred())
+	return slices.DeleteFunc(all, func(r cloud.Request) bool { return selected != nil && !selected(r) })
 }
+
+// Requests returns how many requests the CCM has sent.
+func (c *CCM) Requests() int { return len(c.requestsAfter(0, nil)) }
 
 // ServerReads returns how many requests about servers the CCM has sent.
 func (c *CCM) ServerReads() int {
-	return c.env.Cloud.Journal.Count(journal.Filter{Client: c.env.suite.CCM.UserAgent, Method: "GET", Route: "/servers*"})
+	return len(c.requestsAfter(0, func(r cloud.Request) bool { return r.About == cloud.AboutServers && !r.Write }))
 }
 
 // Writes returns how many requests that change something the CCM has sent. Specs that count them need the feature
 // CallBudgets.
 func (c *CCM) Writes() int {
-	return c.env.Cloud.Journal.Count(c.writes())
+	return len(c.requestsAfter(0, anyWrite))
 }
 
-func (c *CCM) writes() journal.Filter {
-	return journal.Filter{Client: c.env.suite.CCM.UserAgent, Writes: true}
-}
-
-// ServiceWrites returns how many requests that change load balancers or certificates the CCM has sent: what it does
+// ServiceWrites returns how many requests that change load balancers the CCM has sent: what it does
 // for Services, apart from routes. Where specs share a cloud, it counts the requests about what the spec has or had;
 // a creation that was refused is not among them. Specs that count writes need the feature CallBudgets.
 func (c *CCM) ServiceWrites() int {
@@ -57,36 +56,41 @@ func (c *CCM) AwaitServiceWrites(ctx context.Context, n int) {
 	Eventually(c.ServiceWrites).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Equal(n))
 }
 
-// isServiceWrite reports whether a request that changes something changes what Services have in the cloud.
-func isServiceWrite(r journal.Entry) bool {
-	return strings.HasPrefix(r.Route, "/load_balancers") || strings.HasPrefix(r.Route, "/certificates")
-}
+// isServiceWrite reports whether a request changes what Services have in the cloud.
+func isServiceWrite(r cloud.Request) bool { return r.Write && r.About == cloud.AboutLoadBalancers }
 
-// ownWrites returns the CCM's requests that change something of the spec's, as far as they are selected.
-func (c *CCM) ownWrites(ctx context.Context, selected func(journal.Entry) bool) []journal.Entry {
+func anyWrite(r cloud.Request) bool { return r.Write }
+
+// ownWrites returns the CCM's selected requests that change something of the spec's.
+func (c *CCM) ownWrites(ctx context.Context, selected func(cloud.Request) bool) []cloud.Request {
 	GinkgoHelper()
-	writes := c.env.Cloud.Journal.Entries(c.writes())
-	return c.env.setup.ownRequests(ctx, slices.DeleteFunc(writes, func(r journal.Entry) bool { return !selected(r) }))
+	writes := c.requestsAfter(0, selected)
+	if c.env.suite.shared == nil {
+		return writes
+	}
+	// The spec learns what belongs to it by looking at what the CCM has created.
+	c.env.LoadBalancers.List(ctx)
+	return slices.DeleteFunc(writes, func(r cloud.Request) bool { return r.About != cloud.AboutLoadBalancers || !c.env.Owns(r.ID, "") })
 }
 
-// ExpectNoServiceWrites waits until the CCM is idle, and fails if it then changes a load balancer or certificate of the
+// ExpectNoServiceWrites waits until the CCM is idle, and fails if it then changes a load balancer of the
 // spec's within the quiet time of its file.
 func (c *CCM) ExpectNoServiceWrites(ctx context.Context) {
 	GinkgoHelper()
-	c.AwaitIdle(ctx)
-	c.awaitQuiet(ctx, isServiceWrite, func() {
-		Fail("the CCM wrote although nothing had changed:\n" + c.env.Cloud.journalText(c.writes()))
-	})
+	c.expectNo(ctx, isServiceWrite)
 }
 
 // ExpectNoWrites waits until the CCM is idle, and fails if it then changes anything of the spec's within the quiet time
 // of its file.
 func (c *CCM) ExpectNoWrites(ctx context.Context) {
 	GinkgoHelper()
+	c.expectNo(ctx, anyWrite)
+}
+
+func (c *CCM) expectNo(ctx context.Context, writes func(cloud.Request) bool) {
+	GinkgoHelper()
 	c.AwaitIdle(ctx)
-	c.awaitQuiet(ctx, anyWrite, func() {
-		Fail("the CCM wrote although nothing had changed:\n" + c.env.Cloud.journalText(c.writes()))
-	})
+	c.awaitQuiet(ctx, writes, func() { Fail("the CCM wrote although nothing had changed:\n" + c.requestsText()) })
 }
 
 // AwaitIdle waits until the CCM has changed nothing of the spec's for the quiet time of its file: it has done its work. The
@@ -99,15 +103,12 @@ func (c *CCM) AwaitIdle(ctx context.Context) {
 	c.start = nil
 }
 
-func anyWrite(journal.Entry) bool { return true }
-
-// awaitQuiet waits until no selected request has changed anything of the spec's for the quiet time, on the cloud's
-// clock. It calls changed for each change. Where requests are unknown, a change is one of the load balancers and
-// certificates.
-func (c *CCM) awaitQuiet(ctx context.Context, selected func(journal.Entry) bool, changed func()) {
+// awaitQuiet waits until no selected request has changed anything of the spec's for the quiet time. It calls changed for each
+// change. Where requests are unknown, a change is one of the load balancers.
+func (c *CCM) awaitQuiet(ctx context.Context, selected func(cloud.Request) bool, changed func()) {
 	GinkgoHelper()
 	look := func() any {
-		if !c.env.Cloud.Simulated() {
+		if !c.env.Recorded() {
 			return c.settingsInCloud(ctx)
 		}
 		var last uint64
@@ -116,42 +117,50 @@ func (c *CCM) awaitQuiet(ctx context.Context, selected func(journal.Entry) bool,
 		}
 		return last
 	}
-	before, operations, since := look(), c.operationsSinceStart(), c.env.Cloud.now(ctx)
+	before, kinds, since := look(), c.kindsSinceStart(), c.env.clock()
 	Eventually(func() time.Duration {
-		current, now := look(), c.env.Cloud.now(ctx)
-		if n := c.operationsSinceStart(); n != operations {
-			operations, since = n, now
+		current, now := look(), c.env.clock()
+		if n := c.kindsSinceStart(); n != kinds {
+			kinds, since = n, now
 		}
 		if !reflect.DeepEqual(current, before) {
 			before, since = current, now
 			changed()
 		}
-		return c.quiet(operations) - now.Sub(since)
+		return c.quiet(kinds) - now.Sub(since)
 	}).WithContext(ctx).WithTimeout(Timeout+c.quiet(0)).WithPolling(Polling).Should(BeNumerically("<=", 0), func() string {
-		return "the CCM does not stop writing:\n" + c.env.Cloud.journalText(c.writes())
+		return "the CCM does not stop writing:\n" + c.requestsText()
 	})
 }
 
 // quiet returns the time without a change after which the CCM has done its work. It is five times as long for a CCM that has
 // asked for one thing only since its start: many read their network when the process starts, and all else when their
 // controllers run.
-func (c *CCM) quiet(operations int) time.Duration {
-	if c.start != nil && operations < 2 {
-		return 5 * c.env.suite.quiet()
+func (c *CCM) quiet(kinds int) time.Duration {
+	if c.start != nil && kinds < 2 {
+		return 5 * c.env.suite.QuietTime()
 	}
-	return c.env.suite.quiet()
+	return c.env.suite.QuietTime()
 }
 
-// settingsInCloud returns the spec's load balancers and certificates without what the cloud changes by itself.
+// settingsInCloud returns the spec's load balancers without what the cloud changes by itself.
 func (c *CCM) settingsInCloud(ctx context.Context) any {
 	GinkgoHelper()
-	var lbs []*hcloud.LoadBalancer
+	var lbs []cloud.LoadBalancer
 	for _, lb := range c.env.LoadBalancers.List(ctx) {
 		lbs = append(lbs, Settings(lb))
 	}
-	var certificates []int64
-	for _, c := range c.env.Cloud.Certificates(ctx) {
-		certificates = append(certificates, c.ID)
+	return lbs
+}
+
+// requestsText returns the CCM's requests, a line each; "" where they are unknown.
+func (c *CCM) requestsText() string {
+	if !c.env.Recorded() {
+		return ""
 	}
-	return []any{lbs, certificates}
+	var b strings.Builder
+	for _, r := range c.requestsAfter(0, nil) {
+		b.WriteString(r.Time.Format("15:04:05.000") + " " + r.Text + "\n")
+	}
+	return b.String()
 }

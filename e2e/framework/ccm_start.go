@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
 // beginTimeout is how long AwaitIdle waits until a CCM that was started has begun. It ends the wait for one that has nothing
@@ -22,7 +22,7 @@ const beginTimeout = 30 * time.Second
 // A CCM has begun when a request of it has arrived at the cloud since the start and, if it elects a leader, its Lease was
 // renewed since the start. That holds for any CCM, whatever it asks for first.
 type start struct {
-	// since is when it was, on the cloud's clock. last is the journal's last entry before.
+	// since is when it was. last is the number of the last request before.
 	since time.Time
 	last  uint64
 	// elects says that the CCM elects a leader. renewed is when its Lease was last renewed before, zero for never.
@@ -32,16 +32,23 @@ type start struct {
 
 // begun reports whether the CCM has begun. requests are those that were answered since the start: a process that was killed can
 // leave one that has arrived before. renewed is when the Lease was last renewed.
-func (s *start) begun(requests []journal.Entry, renewed time.Time) bool {
+func (s *start) begun(requests []cloud.Request, renewed time.Time) bool {
 	return (!s.elects || renewed.After(s.renewed)) &&
-		slices.ContainsFunc(requests, func(r journal.Entry) bool { return !r.Time.Before(s.since) })
+		slices.ContainsFunc(requests, func(r cloud.Request) bool { return !r.Time.Before(s.since) })
 }
 
+// NoteRestart notes that the CCM starts anew with the hosts that it runs on. Whether it holds its Lease is not known before the API
+// server answers.
+func (c *CCM) NoteRestart() { c.noteStart(false, time.Time{}) }
+
 // noteStart notes that the CCM starts now. renewed is when its Lease was last renewed before.
-func (c *CCM) noteStart(ctx context.Context, elects bool, renewed time.Time) {
+func (c *CCM) noteStart(elects bool, renewed time.Time) {
 	GinkgoHelper()
-	if c.env.Cloud.Simulated() { // elsewhere the requests are unknown, and the suite does not start the CCM
-		c.start = &start{since: c.env.Cloud.now(ctx), last: c.env.Cloud.Journal.Last(), elects: elects, renewed: renewed}
+	if c.env.Recorded() { // elsewhere the requests are unknown
+		c.start = &start{since: c.env.clock(), last: c.env.since, elects: elects, renewed: renewed}
+		for _, r := range c.requestsAfter(0, nil) {
+			c.start.last = r.Seq
+		}
 	}
 }
 
@@ -58,31 +65,26 @@ func (c *CCM) awaitBegin(ctx context.Context) {
 		if c.start.elects {
 			renewed = c.renewed(ctx)
 		}
-		return c.ended() || c.start.begun(c.requestsSinceStart(), renewed)
+		return c.ended() || c.start.begun(c.requestsAfter(c.start.last, nil), renewed)
 	}).WithContext(ctx).WithTimeout(beginTimeout).WithPolling(Polling).Should(BeTrue()) {
 		AddReportEntry("the CCM has sent no request, or renewed no Lease, within "+beginTimeout.String()+" after its start",
 			ReportEntryVisibilityFailureOrVerbose)
 	}
 }
 
-// operationsSinceStart returns the number of different operations of the cloud's API that the CCM has asked for since its
+// kindsSinceStart returns the number of different kinds of requests that the CCM has sent since its
 // start; 0 if it was idle since. The controllers of a CCM start one after the other: one that asks for something for the
 // first time still begins.
-func (c *CCM) operationsSinceStart() int {
+func (c *CCM) kindsSinceStart() int {
 	GinkgoHelper()
 	if c.start == nil {
 		return 0
 	}
-	operations := map[string]bool{}
-	for _, r := range c.requestsSinceStart() {
-		operations[r.Operation] = true
+	kinds := map[string]bool{}
+	for _, r := range c.requestsAfter(c.start.last, nil) {
+		kinds[r.Kind] = true
 	}
-	return len(operations)
-}
-
-func (c *CCM) requestsSinceStart() []journal.Entry {
-	GinkgoHelper()
-	return c.env.Cloud.Journal.Entries(journal.Filter{Client: c.env.suite.CCM.UserAgent, Since: c.start.last})
+	return len(kinds)
 }
 
 // ended reports whether the process that was started last has ended. Pods are started anew.

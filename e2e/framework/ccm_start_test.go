@@ -1,7 +1,7 @@
 package framework
 
 import (
-	"net/http"
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -9,19 +9,18 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
 func TestACCMHasBegunWithItsFirstRequestAndItsLease(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 24, 6, 49, 53, 0, time.UTC)
-	at := func(d time.Duration) []journal.Entry { return []journal.Entry{{Time: now.Add(d)}} }
+	at := func(d time.Duration) []cloud.Request { return []cloud.Request{{Time: now.Add(d)}} }
 	alone := start{since: now}
 	elects := start{since: now, elects: true, renewed: now.Add(-time.Minute)}
 	for name, tc := range map[string]struct {
 		start    start
-		requests []journal.Entry
+		requests []cloud.Request
 		renewed  time.Time
 		want     bool
 	}{
@@ -40,56 +39,52 @@ func TestACCMHasBegunWithItsFirstRequestAndItsLease(t *testing.T) {
 	}
 }
 
-// looks is a journal that tells of each look at it, before the look.
-type looks struct {
-	Journal
-	at func(journal.Filter)
+// recorder is a cloud that has nothing but requests, and tells of each look at them, before the look.
+type recorder struct {
+	cloud.Cloud
+	requests []cloud.Request
+	look     func(after uint64)
 }
 
-func (l looks) Entries(f journal.Filter) []journal.Entry {
-	l.at(f)
-	return l.Journal.Entries(f)
+func (r *recorder) Requests(_ context.Context, after uint64) ([]cloud.Request, error) {
+	r.look(after)
+	return slices.DeleteFunc(slices.Clone(r.requests), func(q cloud.Request) bool { return q.Seq <= after }), nil
 }
 
 func TestQuietCountsFromWhenTheCCMHasBegun(t *testing.T) {
 	RegisterTestingT(t)
-	cloud := fakecloud.New(fakecloud.Options{})
-	defer cloud.Close()
-	Expect(cloud.SetSpeed(t.Context(), 0)).To(Succeed())
-	ask := func(path string) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cloud/v1"+path, nil)
-		Expect(err).NotTo(HaveOccurred())
-		r.Header.Set("User-Agent", "the-ccm/1")
-		response, err := (&http.Client{Transport: cloud.Transport()}).Do(r)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(response.Body.Close()).To(Succeed())
+	now := time.Date(2026, 11, 24, 6, 49, 53, 0, time.UTC)
+	r := &recorder{look: func(uint64) {}}
+	ask := func(kind string) {
+		r.requests = append(r.requests, cloud.Request{Seq: uint64(len(r.requests) + 1), Time: now, Kind: kind})
 	}
-	ccm := CCMDescription{UserAgent: "the-ccm", Quiet: metav1.Duration{Duration: time.Second}}
-	env := &Env{suite: &Suite{Kind: Embedded, CCM: ccm}}
-	env.Cloud.env, env.CCM.env, env.setup = env, env, &ownSetup{env: env}
-	env.Cloud.use(cloud)
+	ask("of the spec before")
+	ccm := CCMDescription{Quiet: metav1.Duration{Duration: time.Second}}
+	env := &Env{suite: &Suite{Kind: Embedded, CCM: ccm}, Cloud: r, clock: func() time.Time { return now }}
+	env.CCM.env, env.setup = env, &ownSetup{env: env}
 	env.CCM.Replica = &Replica{}
-	env.CCM.noteStart(t.Context(), false, time.Time{})
+	env.CCM.noteStart(false, time.Time{})
 
 	var happened []string
-	env.Cloud.Journal = looks{env.Cloud.Journal, func(f journal.Filter) {
-		if !f.Writes && (len(happened) >= 4 || slices.Contains(happened, "looked for writes")) {
-			return // it has begun: a look at its operations
+	r.look = func(after uint64) {
+		const sinceStart = 1 // else it looks for writes
+		if after == sinceStart && (len(happened) >= 4 || slices.Contains(happened, "looked for writes")) {
+			return // it has begun: a look at the kinds of its requests
 		}
 		step := "looked for a request"
-		if f.Writes {
+		if after != sinceStart {
 			step = "looked for writes"
 		}
 		switch happened = append(happened, step); len(happened) {
 		case 4:
-			ask("/networks")
+			ask("networks")
 		case 7:
-			ask("/servers")
+			ask("servers")
 		}
 		if len(happened) != 8 {
-			Expect(cloud.Step(t.Context(), 2*time.Second)).To(Succeed())
+			now = now.Add(2 * time.Second)
 		}
-	}}
+	}
 	env.CCM.AwaitIdle(t.Context())
 	Expect(happened).To(Equal([]string{
 		"looked for a request", "looked for a request", "looked for a request", "looked for a request", // and found the first one

@@ -2,36 +2,21 @@ package framework
 
 import (
 	"cmp"
-	"maps"
+	"context"
 	"os"
-	"strings"
 	"sync"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/clean"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
 // EnvRun is the environment variable with the run's name, a label value of everything that the suite creates in an existing
 // cluster and cloud. `make e2e-clean` finds by it what a crash left.
 const EnvRun = "E2E_RUN"
 
-// LabelRun is the label with the run's name, of namespaces and of the cloud's resources.
-const LabelRun = clean.LabelRun
-
-// runName returns the name of the run.
-func runName() string { return cmp.Or(os.Getenv(EnvRun), "local") }
-
-// tagged returns labels for something that a spec creates in the cloud, with the run's name.
-func tagged(labels map[string]string) map[string]string {
-	tagged := maps.Clone(labels)
-	if tagged == nil {
-		tagged = map[string]string{}
-	}
-	tagged[LabelRun] = runName()
-	return tagged
-}
+// RunName returns the name of the run.
+func RunName() string { return cmp.Or(os.Getenv(EnvRun), "local") }
 
 // EnvKeep is the environment variable that asks to keep what failed specs have made, to look inside.
 const EnvKeep = "E2E_KEEP"
@@ -43,30 +28,31 @@ func KeepFailed() bool { return os.Getenv(EnvKeep) != "" && os.Getenv(EnvKeep) !
 type created struct {
 	mu sync.Mutex
 	// services are the UIDs of all Services that the spec has created.
-	services map[string]bool
-	// loadBalancers and certificates are the ids of those that the spec has created, or that belong to its
-	// Services.
-	loadBalancers, certificates map[int64]bool
-	servers                     []*hcloud.Server
+	services map[types.UID]bool
+	// resources are the IDs of what the spec has created in the cloud, or what belongs to its Services.
+	resources map[string]bool
+	servers   []cloud.Server
+	// removals remove more of it, after the Services are gone.
+	removals []func(context.Context)
 }
 
-func (c *created) addService(uid string) {
+func (c *created) addService(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.services == nil {
-		c.services = map[string]bool{}
+		c.services = map[types.UID]bool{}
 	}
 	c.services[uid] = true
 }
 
-func (c *created) addServer(s *hcloud.Server) {
+func (c *created) addServer(s cloud.Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.servers = append(c.servers, s)
 }
 
 // takeServers returns the servers that the spec has created, and forgets them.
-func (c *created) takeServers() []*hcloud.Server {
+func (c *created) takeServers() []cloud.Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	servers := c.servers
@@ -74,54 +60,35 @@ func (c *created) takeServers() []*hcloud.Server {
 	return servers
 }
 
-func (c *created) addLoadBalancer(id int64) {
+// CreatedServer notes that the spec has created a server by itself. It is deleted with the spec.
+func (e *Env) CreatedServer(s cloud.Server) { e.created.addServer(s) }
+
+// Created notes that the spec has created something by itself for a Service, or instead of the CCM. It belongs to the spec.
+func (e *Env) Created(id string) {
+	c := &e.created
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	remember(&c.loadBalancers, id)
+	c.add(id)
 }
 
-func (c *created) addCertificate(id int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	remember(&c.certificates, id)
-}
-
-func remember(ids *map[int64]bool, id int64) {
-	if *ids == nil {
-		*ids = map[int64]bool{}
+func (c *created) add(id string) {
+	if c.resources == nil {
+		c.resources = map[string]bool{}
 	}
-	(*ids)[id] = true
+	c.resources[id] = true
 }
 
-// isLoadBalancer reports whether a load balancer belongs to the spec, by its id or by the Service in its owner label. It
-// still belongs to the spec when the label is removed.
-func (c *created) isLoadBalancer(id int64, owner string) bool {
+// Owns reports whether something of Services in the cloud belongs to the spec, by its ID or by the Service that it is for. It still
+// belongs to the spec when it is no longer for that Service. All of a cloud of the spec's own belongs to it.
+func (e *Env) Owns(id string, service types.UID) bool {
+	c := &e.created
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.services[owner] {
-		remember(&c.loadBalancers, id)
+	if c.services[service] || e.suite.shared == nil {
+		c.add(id)
 	}
-	return c.loadBalancers[id]
+	return c.resources[id]
 }
 
-func (c *created) isCertificate(id int64, owner string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.services[owner] {
-		remember(&c.certificates, id)
-	}
-	return c.certificates[id]
-}
-
-// contains reports whether a request was about a load balancer or certificate of the spec, by its id.
-func (c *created) contains(r journal.Entry) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case strings.HasPrefix(r.Route, "/load_balancers"):
-		return c.loadBalancers[r.ResourceID]
-	case strings.HasPrefix(r.Route, "/certificates"):
-		return c.certificates[r.ResourceID]
-	}
-	return false
-}
+// OnRemove has a function remove more of what belongs to the spec in a shared cloud, after its Services are gone.
+func (e *Env) OnRemove(f func(context.Context)) { e.created.removals = append(e.created.removals, f) }

@@ -1,13 +1,12 @@
 package framework
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"net/netip"
-	"os"
+	"strings"
+	"time"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,19 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // Options say what a spec needs beyond the usual.
 type Options struct {
-	// Actions is how long the cloud's actions take. If empty, 20ms, which is long enough to be noticed.
-	Actions string
-	// RateLimit is the cloud's limit in requests per hour. If 0, there is none.
-	RateLimit int
-	// LoadBalancerBits is the length of the prefix from which load balancers get their public addresses.
-	// If 0, 16. A /30 has two addresses.
-	LoadBalancerBits int
+	// Cloud is for the driver of the one cloud that the spec is written for (cloud.Options.Settings). It needs a cloud of the spec's own.
+	Cloud any
 	// CCM holds settings of the CCM's environment. An empty value removes a default.
 	CCM map[string]string
 	// NoCCM leaves starting the CCM to the spec.
@@ -44,8 +38,8 @@ type Options struct {
 type Env struct {
 	// Kube is an administrator's client of the cluster.
 	Kube kubernetes.Interface
-	// Cloud is the cloud, with its requests and its faults.
-	Cloud Cloud
+	// Cloud is the cloud as its driver shows it.
+	Cloud cloud.Cloud
 	// CCM is the cloud-controller-manager under test, and what it has sent.
 	CCM CCM
 	// Nodes are the cluster's nodes.
@@ -62,13 +56,17 @@ type Env struct {
 	Routes Routes
 	// Traffic sends requests from outside of the cluster.
 	Traffic Traffic
-	// Machines are the Machines of the machine controller.
-	Machines Machines
+	// Faults make the cloud misbehave towards the CCM.
+	Faults Faults
 
 	suite   *Suite
 	options Options
 	setup   setup
 	created created
+	// since is the number of the latest request before the spec.
+	since uint64
+	// clock returns the time; only tests of this package replace it.
+	clock func() time.Time
 }
 
 // setup is what differs between a spec that has a cloud, nodes and a CCM of its own (ownSetup) and one on a
@@ -86,43 +84,27 @@ type setup interface {
 	addPods(ctx context.Context, service string)
 	setEndpoints(ctx context.Context, service string, nodes []string)
 	setProxyProtocol(service string, expected bool)
-	// ownLoadBalancers and ownCertificates select those that belong to the spec.
-	ownLoadBalancers(context.Context, []*hcloud.LoadBalancer) []*hcloud.LoadBalancer
-	ownCertificates(context.Context, []*hcloud.Certificate) []*hcloud.Certificate
-	// ownRequests selects the requests about something that belongs to the spec.
-	ownRequests(context.Context, []journal.Entry) []journal.Entry
 	// dial connects to an address of the cloud from outside of the cluster. The client's address is from, if
 	// that is valid and can be chosen.
 	dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error)
 	// outsideAddress returns the address of clients outside of the cluster, as load balancers see it.
 	outsideAddress() string
-	// startMachineController starts one more process of the machine controller, with these flags in addition to the usual ones.
-	startMachineController(ctx context.Context, flags ...string) *Replica
 	// hypervisorLog returns the last lines that the hypervisor has logged about a server, "" if there is no hypervisor.
 	hypervisorLog(server string) string
 	// report adds what explains a failure to the spec's report.
 	report(context.Context)
 }
 
-// Where servers and load balancers are created, and of what type servers are. On an existing cluster,
-// E2E_LOCATION, E2E_NETWORK_ZONE and E2E_SERVER_TYPE say what it has.
-var (
-	Location    = cmp.Or(os.Getenv("E2E_LOCATION"), "fsn1")
-	NetworkZone = cmp.Or(hcloud.NetworkZone(os.Getenv("E2E_NETWORK_ZONE")), hcloud.NetworkZoneEUCentral)
-	// ServerType is available in Location.
-	ServerType = cmp.Or(os.Getenv("E2E_SERVER_TYPE"), "cx23")
-)
-
 // NewEnv makes an Env for the running spec. It skips the spec if the spec cannot run on this kind of cluster,
 // or needs a feature that the CCM lacks.
-func NewEnv(ctx context.Context, s *Suite, options Options) *Env {
+func NewEnv(ctx context.Context, options Options) *Env {
 	GinkgoHelper()
+	s := current
 	s.skipUnlessHere()
 	s.specs++
-	e := &Env{suite: s, options: options, Kube: s.Cluster.Client}
-	e.Cloud.env, e.Cloud.Faults.env, e.CCM.env = e, e, e
-	e.Nodes.env, e.Servers.env, e.Services.env, e.Pods.env = e, e, e, e
-	e.LoadBalancers.env, e.Routes.env, e.Traffic.env, e.Machines.env = e, e, e, e
+	e := &Env{suite: s, options: options, Kube: s.Cluster.Client, clock: time.Now}
+	e.CCM.env, e.Nodes.env, e.Servers.env, e.Services.env, e.Pods.env = e, e, e, e, e
+	e.LoadBalancers.env, e.Routes.env, e.Traffic.env, e.Faults.env = e, e, e, e
 	if s.shared == nil {
 		newOwnSetup(ctx, e)
 	} else {
@@ -133,10 +115,18 @@ func NewEnv(ctx context.Context, s *Suite, options Options) *Env {
 	return e
 }
 
+// Shared returns the cluster that all specs share, nil if the spec has a cloud of its own.
+func (e *Env) Shared() *Shared { return e.suite.shared }
+
+// Unique makes a name for something in the cloud that no other spec uses.
+func (e *Env) Unique(name string) string {
+	return name + strings.TrimPrefix(e.Services.Namespace, "spec")
+}
+
 func (e *Env) createNamespace(ctx context.Context) {
 	GinkgoHelper()
 	ns, err := e.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-", Labels: map[string]string{LabelRun: runName()}},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-", Labels: map[string]string{cloud.LabelRun: RunName()}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	e.Services.Namespace = ns.Name

@@ -1,89 +1,74 @@
 package framework
 
 import (
-	"cmp"
 	"context"
-	"time"
+	"errors"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
-// Faults make a simulated cloud misbehave. On a real cloud there are none: specs that need them have the label FakeOnly.
+// Faults make the cloud misbehave towards the CCM.
 type Faults struct {
-	rules fault.Rules
-	env   *Env
-	// client is a part of the User-Agent of whose requests fail. If empty, the CCM's do.
-	client string
+	env *Env
 }
 
-// Of returns the faults of another client, by a part of its User-Agent.
-func (fs Faults) Of(client string) Faults {
-	fs.client = client
-	return fs
+// Fault is a fault that a spec has begun.
+type Fault struct {
+	env  *Env
+	name string
+	what cloud.Fault
 }
 
-// Add adds a fault rule for the client's requests until the spec ends or the returned function is called. It sets
-// Client.
-func (fs Faults) Add(f fault.Rule) (name string, remove func()) {
+// Add begins a fault. It ends with the spec at the latest.
+func (fs Faults) Add(ctx context.Context, f cloud.Fault) *Fault {
 	GinkgoHelper()
-	f.Client = cmp.Or(fs.client, fs.env.suite.CCM.UserAgent)
-	rule, err := fs.rules.Add(context.Background(), f)
-	Expect(err).NotTo(HaveOccurred())
-	remove = func() {
-		GinkgoHelper()
-		_, err := fs.rules.Remove(context.Background(), rule.Name)
-		Expect(err).NotTo(HaveOccurred())
+	faulty := Capability[cloud.Faulty](fs.env)
+	name, err := faulty.AddFault(ctx, f)
+	if errors.Is(err, errors.ErrUnsupported) {
+		Skip(fmt.Sprintf("%sFaulty for the effect %s", unsupportedCloud, f.Effect))
 	}
-	DeferCleanup(remove) // other specs may use the cloud
-	return rule.Name, remove
-}
-
-// Await waits until a fault has been applied n times in all.
-func (fs Faults) Await(ctx context.Context, name string, n int) {
-	GinkgoHelper()
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	_, err := fs.rules.Await(ctx, name, uint64(n))
-	Expect(err).NotTo(HaveOccurred(), "the fault %s was not applied %d times", name, n)
-}
-
-// Applied returns how many requests a fault has been applied to.
-func (fs Faults) Applied(name string) int {
-	GinkgoHelper()
-	status, ok, err := fs.rules.Get(context.Background(), name)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(ok).To(BeTrue(), "there is no fault %s", name)
-	return int(status.Applied)
+	added := &Fault{env: fs.env, name: name, what: f}
+	DeferCleanup(added.Remove) // other specs may use the cloud
+	return added
 }
 
-// Hold holds one of the client's requests until the spec ends: the n-th that the rule selects, counted from 1. If
-// carriedOut, the cloud carries it out and holds only the answer; otherwise it never carries it out. The returned
-// function waits until the request has arrived, but not until it is carried out.
-func (fs Faults) Hold(f fault.Rule, n int, carriedOut bool) (await func(context.Context)) {
+// Met returns how many calls of the CCM have met the fault.
+func (f *Fault) Met(ctx context.Context) int {
 	GinkgoHelper()
-	f.Effect = fault.Latency(24 * time.Hour)
-	f.Effect.After = carriedOut
-	f.From, f.To = n, n
-	name, _ := fs.Add(f)
-	return func(ctx context.Context) {
-		GinkgoHelper()
-		fs.Await(ctx, name, 1)
-	}
-}
-
-// CountWrites counts the requests from now on that have the token and change something. The journal does not
-// distinguish the CCMs of one spec, but each may have a token of its own.
-func (fs Faults) CountWrites(token string) (count func() int) {
-	GinkgoHelper()
-	// A rule that changes nothing, and counts.
-	rule, err := fs.rules.Add(context.Background(), fault.Rule{Token: token, Writes: true, Effect: fault.Latency(1)})
+	n, err := Capability[cloud.Faulty](f.env).Met(ctx, f.name)
 	Expect(err).NotTo(HaveOccurred())
-	return func() int {
-		status, _, err := fs.rules.Get(context.Background(), rule.Name)
-		Expect(err).NotTo(HaveOccurred())
-		return int(status.Matched)
+	return n
+}
+
+// notExercised begins the reason of a spec that ends because the CCM has made no call that could fail.
+const notExercised = "not exercised: "
+
+// Await waits until n calls have met the fault. A CCM that makes other calls meanwhile, or none, has not failed the spec, but the spec
+// shows nothing: it ends as not exercised, with the calls that were seen.
+func (f *Fault) Await(ctx context.Context, n int) {
+	GinkgoHelper()
+	wait := NewGomega(func(string, ...int) {}) // it returns false where Gomega's own Eventually fails the spec
+	if wait.Eventually(func() int { return f.Met(ctx) }).WithContext(ctx).WithTimeout(Timeout / 2).WithPolling(Polling).
+		Should(BeNumerically(">=", n)) {
+		return
 	}
+	met := f.Met(ctx)
+	AddReportEntry("calls of the CCM", ReportEntryVisibilityFailureOrVerbose, LastLines(f.env.CCM.requestsText(), 60))
+	end := Skip
+	if f.env.suite.CCM.Name == OurCCM().Name {
+		end = Fail // our own specs must show something
+	}
+	end(fmt.Sprintf("%sof the CCM's calls that are to fail (%s %s, %s), %d of %d came", notExercised, f.what.Calls, f.what.About,
+		f.what.Effect, met, n))
+}
+
+// Remove ends the fault.
+func (f *Fault) Remove(ctx context.Context) {
+	GinkgoHelper()
+	Expect(Capability[cloud.Faulty](f.env).RemoveFault(ctx, f.name)).To(Succeed())
 }

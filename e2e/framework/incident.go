@@ -1,20 +1,13 @@
 package framework
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
-	. "github.com/onsi/gomega"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
 // Incident labels specs that rehearse an incident of fakecloud/INCIDENTS.md. Their results are the report card.
@@ -22,81 +15,6 @@ const Incident = "incident"
 
 // ReportCardFile is the name of the report card, next to the summary. A run without a spec about an incident does not write it.
 const ReportCardFile = "incidents.md"
-
-// RunningIncident is an incident that a spec rehearses, and what the CCM did wrong in it.
-type RunningIncident struct {
-	// Since is the latest entry of the journal before the incident.
-	Since uint64
-
-	env     *Env
-	id      int64
-	begin   time.Time
-	seconds float64
-	calls   int
-	wrong   []string
-}
-
-// StartIncident starts a scenario of the simulated cloud. It ends with the spec at the latest.
-func (e *Env) StartIncident(ctx context.Context, start string) *RunningIncident {
-	GinkgoHelper()
-	i := &RunningIncident{env: e, begin: time.Now(), Since: e.Cloud.Journal.Last()}
-	running, err := e.Cloud.Fake.Scenarios().Start(ctx, start)
-	Expect(err).NotTo(HaveOccurred())
-	i.id = running.ID
-	DeferCleanup(func(ctx context.Context) {
-		if err := e.Cloud.Fake.Scenarios().End(ctx, i.id); !errors.Is(err, scenario.ErrNotFound) {
-			Expect(err).NotTo(HaveOccurred())
-		}
-	})
-	return i
-}
-
-// AwaitRequests waits until the CCM has sent n requests in the incident, or has sent none for the quiet time.
-func (i *RunningIncident) AwaitRequests(ctx context.Context, n int) {
-	GinkgoHelper()
-	last, since := 0, time.Now()
-	Eventually(func() bool {
-		if sent := i.requests(); sent != last {
-			last, since = sent, time.Now()
-		}
-		return last >= n || time.Since(since) > i.env.suite.quiet()
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeTrue(), "the CCM sends requests, but fewer than %d", n)
-}
-
-// ExpectMet fails if the incident has concerned no request of the CCM: the spec would show nothing.
-func (i *RunningIncident) ExpectMet() {
-	GinkgoHelper()
-	Expect(i.env.Cloud.Journal.Entries(journal.Filter{Client: i.env.suite.CCM.UserAgent, Since: i.Since})).To(ContainElement(
-		Or(HaveField("Fault", Not(BeEmpty())), HaveField("Status", BeNumerically(">=", 400)))), "no request of the CCM met the incident")
-}
-
-func (i *RunningIncident) requests() int {
-	return i.env.Cloud.Journal.Count(journal.Filter{Client: i.env.suite.CCM.UserAgent, Since: i.Since})
-}
-
-// Wrong notes something that the CCM did wrong.
-func (i *RunningIncident) Wrong(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(i.wrong, text) {
-		i.wrong = append(i.wrong, text)
-	}
-}
-
-// End ends the incident.
-func (i *RunningIncident) End(ctx context.Context) {
-	GinkgoHelper()
-	i.calls, i.seconds = i.requests(), time.Since(i.begin).Seconds()
-	Expect(i.env.Cloud.Fake.Scenarios().End(ctx, i.id)).To(Succeed())
-	// No rate by the hour: the periods of the CCM are shortened in specs.
-	AddReportEntry(Incident, ReportEntryVisibilityFailureOrVerbose, fmt.Sprintf("%d in %.0f s", i.calls, i.seconds))
-}
-
-// Expect fails if the CCM did something wrong.
-func (i *RunningIncident) Expect() {
-	GinkgoHelper()
-	if len(i.wrong) > 0 {
-		Fail(strings.Join(i.wrong, "; "))
-	}
-}
 
 // reportCard renders the results of the specs about incidents; "" if none ran.
 func reportCard(report types.Report, ccm CCMDescription, kind ClusterKind) string {

@@ -2,82 +2,103 @@ package framework
 
 import (
 	"cmp"
-	"context"
+	"fmt"
 	"os"
-	"strings"
+	"slices"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
+	. "github.com/onsi/ginkgo/v2"
 )
 
-// EnvKind is the name of the kind cluster that scripts/e2e.sh has created.
-const EnvKind = "KIND_NAME"
+// ClusterKind is a kind of cluster that the specs can run on.
+type ClusterKind string
 
-func openEnvironment(ctx context.Context) (*environment.Environment, error) {
-	return environment.Open(ctx, cmp.Or(os.Getenv(EnvKind), "e2e"))
+// The kinds of clusters. The environment variable EnvCluster selects one.
+const (
+	// Embedded is a control plane of real programs on this host, with simulated nodes. Each spec has a
+	// cloud, nodes and a CCM process for itself.
+	Embedded ClusterKind = "embedded"
+	// KindCluster is a kind cluster whose nodes are the servers of a simulated cloud in a container. All
+	// specs share it, the cloud and the CCM, which runs in pods.
+	KindCluster ClusterKind = "kind"
+	// Existing is any cluster whose nodes are servers of a cloud that the driver can open, a real one
+	// included. All specs share it and the CCM that runs in it.
+	Existing ClusterKind = "existing"
+)
+
+// EnvCluster is the environment variable with the kind of the cluster.
+const EnvCluster = "E2E_CLUSTER"
+
+// CurrentKind returns the kind of the cluster of this run. It is known before the specs run.
+func CurrentKind() ClusterKind { return ClusterKind(cmp.Or(os.Getenv(EnvCluster), string(Embedded))) }
+
+// The labels that say where a spec can run. Without one of these, it runs everywhere. scripts/e2e.sh and NewEnv leave out
+// what cannot run.
+const (
+	// OwnCloud is for specs that need a cloud, nodes or a CCM for themselves: they run on the embedded
+	// cluster only.
+	OwnCloud = "own-cloud"
+	// FakeOnly is for specs that use what only a simulated cloud has: its journal, its faults.
+	FakeOnly = "fake-only"
+	// RealNodes is for specs that need kubelets, pods and a network between them: they do not run on the
+	// embedded cluster.
+	RealNodes = "real-nodes"
+	// Dataplane is for specs that send traffic. On a cluster with real nodes, Services have pods only in
+	// these.
+	Dataplane = "dataplane"
+)
+
+// Alone is for specs that change what all specs of a shared cluster have in common, such as its nodes, the CCM or the
+// answers of the cloud: there they run one at a time, and no other spec runs meanwhile.
+func Alone() []any {
+	if CurrentKind() == Embedded {
+		return nil
+	}
+	return []any{Serial}
 }
 
-// prepareKind deploys the CCM in the cluster and waits until all nodes are usable.
-func prepareKind(ctx context.Context, ccm CCMDescription) error {
-	e, err := openEnvironment(ctx)
-	if err != nil {
-		return err
+// Long is for specs that take the longest: they begin before the others, so that a run does not end with one of them.
+const Long = SpecPriority(1)
+
+// BringsNodes is for specs that create servers, which become nodes of the cluster. On a kind cluster, these run alone if
+// the CCM lacks the node selector. With it, they run at the same time as others: the load balancers and pods of a spec
+// use only the nodes that the cluster had at first and those of the spec.
+func BringsNodes() []any {
+	if ccm, err := LoadCCM(); err == nil && ccm.Has(NodeSelector) { // Prepare reports an error
+		return nil
 	}
-	both, bothCtx := errgroup.WithContext(ctx)
-	both.Go(func() error { return e.DeployCCM(bothCtx, environmentCCM(ccm, usualPods(ccm))) })
-	if runsMachineController(ccm) {
-		both.Go(func() error {
-			return e.DeployMachineController(bothCtx, strings.TrimSuffix(ccm.ProviderPrefix, "://"))
-		})
-	}
-	if err := both.Wait(); err != nil {
-		return err
-	}
-	return e.AwaitUsable(ctx)
+	return Alone()
 }
 
-// runsMachineController reports whether the machine controller runs, too, for all specs about Machines.
-func runsMachineController(ccm CCMDescription) bool {
-	return ccm.Has(NodeRoutes) && ccm.Has(NodeSelector)
+// notHere returns why a spec with these labels cannot run on a kind of cluster, "" if it can. simulated says
+// that the cloud is a simulated one that can be asked for its journal.
+func notHere(labels []string, kind ClusterKind, simulated bool) string {
+	has := func(label string) bool { return slices.Contains(labels, label) }
+	switch {
+	case has(OwnCloud) && kind != Embedded:
+		return "needs a cloud, nodes or a CCM of its own: runs with E2E_CLUSTER=embedded"
+	case has(RealNodes) && kind == Embedded:
+		return "needs real nodes: runs with E2E_CLUSTER=kind"
+	case has(FakeOnly) && !simulated:
+		return "needs the journal or the faults of a simulated cloud"
+	}
+	return ""
 }
 
-// openKind uses the cluster that prepareKind has prepared.
-func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
-	e, err := openEnvironment(ctx)
-	if err != nil {
-		return nil, err
+// skipUnlessHere ends the running spec if it cannot run here: on this kind of cluster, or with a CCM that
+// lacks a feature.
+func (s *Suite) skipUnlessHere() {
+	GinkgoHelper()
+	labels := CurrentSpecReport().Labels()
+	if reason := notHere(labels, s.Kind, s.simulated()); reason != "" {
+		Skip(reason)
 	}
-	if ccm.Manifest == "" { // what prepareKind has built
-		ccm.Archive = cmp.Or(ccm.Archive, environment.BuiltCCM(e.Name))
+	if s.shared != nil && s.shared.PodImage == "" && slices.Contains(labels, Dataplane) {
+		Skip("needs pods: put kind/cmd/probe into an image that the nodes can pull, and its name into " + EnvPodImage + " (e2e/README.md)")
 	}
-	return &sharedCluster{
-		kubeconfig: e.Kubeconfig, endpoint: e.Endpoint, token: e.Token, network: environment.NetworkName,
-		dial: proxyDialer{e.OutsideProxy.Host}.DialContext, outside: e.OutsideAddress.String(), podImage: environment.ProbeImage,
-		control: remote.New(e.Control), machineController: runsMachineController(ccm), hypervisorLog: e.HypervisorLog, exec: e.Exec,
-		restartCloud: e.RestartCloud,
-		ccm: &podCCM{
-			configure: func(ctx context.Context, s podSettings) error {
-				return e.DeployCCM(ctx, environmentCCM(ccm, s))
-			},
-			kill: func(ctx context.Context) error { return e.KillCCM(ctx, environmentCCM(ccm, podSettings{})) },
-			log: func(ctx context.Context) (string, error) {
-				return e.CCMLog(ctx, environmentCCM(ccm, podSettings{}))
-			},
-			usual: usualPods(ccm),
-		},
-	}, nil
+	if missing := s.CCM.missing(labels); len(missing) > 0 {
+		Skip(unsupportedPrefix + fmt.Sprint(missing))
+	}
 }
 
-// usualPods returns the settings of the CCM that specs start with.
-func usualPods(ccm CCMDescription) podSettings {
-	return podSettings{Env: ccm.environment(), Args: append(ccmArgs(false), ccm.Args...), Replicas: 1}
-}
-
-func environmentCCM(ccm CCMDescription, s podSettings) environment.CCM {
-	return environment.CCM{
-		Archive: ccm.Archive, Image: ccm.Image, Manifest: ccm.Manifest, Namespace: ccm.Namespace, Workload: ccm.Workload,
-		Env: s.Env, Args: s.Args, Replicas: &s.Replicas,
-	}
-}
+// unsupportedPrefix begins the reason of a skipped spec that needs what the CCM does not have.
+const unsupportedPrefix = "unsupported: the CCM has no "

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
 // LoadBalancers are the cloud's load balancers, as far as they concern the spec.
@@ -17,154 +18,110 @@ type LoadBalancers struct {
 
 // List returns the cloud's load balancers, as far as they concern the spec: all of its own cloud; where specs
 // share a cloud, those that the spec has created, and those of its Services.
-func (lbs LoadBalancers) List(ctx context.Context) []*hcloud.LoadBalancer {
+func (lbs LoadBalancers) List(ctx context.Context) []cloud.LoadBalancer {
 	GinkgoHelper()
-	all, err := lbs.env.Cloud.Client.LoadBalancer.All(ctx)
+	all, err := lbs.env.Cloud.LoadBalancers(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	return lbs.env.setup.ownLoadBalancers(ctx, all)
-}
-
-// Create creates a load balancer as a user would, without the CCM.
-func (lbs LoadBalancers) Create(ctx context.Context, name string, change ...func(*hcloud.LoadBalancerCreateOpts)) *hcloud.LoadBalancer {
-	GinkgoHelper()
-	opts := hcloud.LoadBalancerCreateOpts{
-		Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: Location},
+	own := slices.DeleteFunc(all, func(lb cloud.LoadBalancer) bool { return !lbs.env.Owns(lb.ID, lb.Service) })
+	// Only an existing cloud outlives the run: `make e2e-clean` finds there what a crash left.
+	if tagger, ok := cloud.As[cloud.Tagger](lbs.env.Cloud); ok && lbs.env.suite.Kind == Existing {
+		for _, lb := range own {
+			tagger.Tag(ctx, lb.ID, RunName())
+		}
 	}
-	for _, c := range change {
-		c(&opts)
-	}
-	opts.Labels = tagged(opts.Labels)
-	result, _, err := lbs.env.Cloud.Client.LoadBalancer.Create(ctx, opts)
-	Expect(err).NotTo(HaveOccurred())
-	lbs.env.created.addLoadBalancer(result.LoadBalancer.ID)
-	lbs.env.Cloud.Wait(ctx, result.Action)
-	lb, _, err := lbs.env.Cloud.Client.LoadBalancer.GetByID(ctx, result.LoadBalancer.ID) // now it has its addresses
-	Expect(err).NotTo(HaveOccurred())
-	return lb
+	return own
 }
 
 // Of returns the load balancer that has the address of a Service's status.
-func (lbs LoadBalancers) Of(ctx context.Context, service string) *hcloud.LoadBalancer {
+func (lbs LoadBalancers) Of(ctx context.Context, service string) cloud.LoadBalancer {
 	GinkgoHelper()
 	address := lbs.env.Services.AwaitIngress(ctx, service)
 	for _, lb := range lbs.List(ctx) {
-		if slices.Contains(addressesOf(lb), address) {
+		if slices.Contains(lb.Addresses, address) {
 			return lb
 		}
 	}
 	Fail(fmt.Sprintf("no load balancer has the address %s of Service %s", address, service))
-	return nil
+	return cloud.LoadBalancer{}
 }
 
 // Await waits until the Service's load balancer passes the checks.
-func (lbs LoadBalancers) Await(ctx context.Context, service string, check func(Gomega, *hcloud.LoadBalancer)) *hcloud.LoadBalancer {
+func (lbs LoadBalancers) Await(ctx context.Context, service string, check func(Gomega, cloud.LoadBalancer)) cloud.LoadBalancer {
 	GinkgoHelper()
 	id := lbs.Of(ctx, service).ID
-	var found *hcloud.LoadBalancer
+	var found cloud.LoadBalancer
 	Eventually(func(g Gomega) {
-		lb, _, err := lbs.env.Cloud.Client.LoadBalancer.GetByID(ctx, id)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(lb).NotTo(BeNil())
-		check(g, lb)
-		found = lb
+		all := lbs.List(ctx)
+		i := slices.IndexFunc(all, func(lb cloud.LoadBalancer) bool { return lb.ID == id })
+		g.Expect(i).To(BeNumerically(">=", 0), "the load balancer %s is gone", id)
+		check(g, all[i])
+		found = all[i]
 	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
 	return found
 }
 
-// AwaitTargets waits until a Service's load balancer has exactly these servers as targets, with the
-// given health.
-func (lbs LoadBalancers) AwaitTargets(ctx context.Context, service string, health map[string]string) *hcloud.LoadBalancer {
+// AwaitTargets waits until each port of a Service's load balancer has exactly the servers with these names as targets, and none that
+// the cloud knows to be unhealthy. Where it tells the health, all must be healthy.
+func (lbs LoadBalancers) AwaitTargets(ctx context.Context, service string, names ...string) cloud.LoadBalancer {
 	GinkgoHelper()
-	return lbs.Await(ctx, service, func(g Gomega, lb *hcloud.LoadBalancer) {
-		g.Expect(lbs.TargetHealth(ctx, lb)).To(Equal(health))
+	return lbs.Await(ctx, service, func(g Gomega, lb cloud.LoadBalancer) {
+		servers, err := lbs.env.Cloud.Servers(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(lb.Ports).NotTo(BeEmpty())
+		for _, p := range lb.Ports {
+			g.Expect(targetNames(p, servers)).To(ConsistOf(names), "targets of port %d", p.Port)
+			tells := slices.ContainsFunc(p.Targets, func(t cloud.Target) bool { return t.Health != cloud.Unknown })
+			for _, t := range p.Targets {
+				g.Expect(!tells || t.Health == cloud.Healthy).To(BeTrue(), "port %d: the target %+v is not healthy", p.Port, t)
+			}
+		}
 	})
 }
 
-// TargetHealth returns the health of a load balancer's targets of type server, by the server's name: "healthy" or
-// "unhealthy" if all services agree, otherwise "mixed" or "unknown".
-func (lbs LoadBalancers) TargetHealth(ctx context.Context, lb *hcloud.LoadBalancer) map[string]string {
-	GinkgoHelper()
-	servers, err := lbs.env.Cloud.Client.Server.All(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	health := map[string]string{}
-	for _, t := range lb.Targets {
-		if t.Server == nil {
+// targetNames returns the names of the servers that are targets of a port. A target that is none is in it as the cloud shows it.
+func targetNames(p cloud.Port, servers []cloud.Server) (names []string) {
+	for _, t := range p.Targets {
+		i := slices.IndexFunc(servers, func(s cloud.Server) bool { return isTarget(t, s) })
+		if i < 0 {
+			names = append(names, fmt.Sprintf("%+v", t))
 			continue
 		}
-		i := slices.IndexFunc(servers, func(s *hcloud.Server) bool { return s.ID == t.Server.Server.ID })
-		if i < 0 {
-			continue // deleted in between
-		}
-		status := "unknown"
-		for n, h := range t.HealthStatus {
-			switch s := string(h.Status); {
-			case n == 0:
-				status = s
-			case s != status:
-				status = "mixed"
-			}
-		}
-		health[servers[i].Name] = status
+		names = append(names, servers[i].Name)
 	}
-	return health
+	return names
 }
 
-// Healthy returns the health "healthy" for each of the servers, for AwaitTargets.
-func Healthy(names ...string) map[string]string {
-	health := map[string]string{}
-	for _, n := range names {
-		health[n] = string(hcloud.LoadBalancerTargetHealthStatusStatusHealthy)
+// isTarget reports whether a target is a server, by its ID or by one of its addresses.
+func isTarget(t cloud.Target, s cloud.Server) bool {
+	if t.Server != "" {
+		return t.Server == s.ID
 	}
-	return health
-}
-
-// ServiceOn returns the service of a load balancer on a listen port; there must be one.
-func ServiceOn(lb *hcloud.LoadBalancer, port int) hcloud.LoadBalancerService {
-	GinkgoHelper()
-	i := slices.IndexFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == port })
-	Expect(i).To(BeNumerically(">=", 0), "load balancer %s does not listen on %d", lb.Name, port)
-	return lb.Services[i]
+	for _, a := range s.Addresses {
+		if a.Address == t.Address {
+			return true
+		}
+	}
+	return s.Local.IsValid() && s.Local.String() == t.Address
 }
 
 // ListenPorts returns the ports of a load balancer, sorted.
-func ListenPorts(lb *hcloud.LoadBalancer) []int {
+func ListenPorts(lb cloud.LoadBalancer) []int {
 	var ports []int
-	for _, s := range lb.Services {
-		ports = append(ports, s.ListenPort)
+	for _, p := range lb.Ports {
+		ports = append(ports, int(p.Port))
 	}
 	slices.Sort(ports)
 	return ports
 }
 
-// TargetIDs returns the ids of the servers that are a load balancer's targets, sorted. A server that
-// is a target twice is listed twice.
-func TargetIDs(lb *hcloud.LoadBalancer) []int64 {
-	var ids []int64
-	for _, t := range lb.Targets {
-		if t.Server != nil {
-			ids = append(ids, t.Server.Server.ID)
+// Settings returns a load balancer without what the cloud changes by itself: the health of its targets.
+func Settings(lb cloud.LoadBalancer) cloud.LoadBalancer {
+	lb.Ports = slices.Clone(lb.Ports)
+	for i := range lb.Ports {
+		lb.Ports[i].Targets = slices.Clone(lb.Ports[i].Targets)
+		for t := range lb.Ports[i].Targets {
+			lb.Ports[i].Targets[t].Health = cloud.Unknown
 		}
 	}
-	slices.Sort(ids)
-	return ids
-}
-
-// Settings returns a load balancer without what the cloud changes by itself: the health of its targets, and traffic.
-func Settings(lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
-	settings := *lb
-	settings.Targets = slices.Clone(lb.Targets)
-	for i := range settings.Targets {
-		settings.Targets[i].HealthStatus = nil
-	}
-	settings.OutgoingTraffic, settings.IngoingTraffic = 0, 0
-	return &settings
-}
-
-// addressesOf returns the public and private addresses of a load balancer.
-func addressesOf(lb *hcloud.LoadBalancer) []string {
-	all := []string{lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String()}
-	for _, n := range lb.PrivateNet {
-		all = append(all, n.IP.String())
-	}
-	return all
+	return lb
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8stypes "k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
 // Nodes are the cluster's nodes.
@@ -29,15 +30,15 @@ const RebootTimeout = 4 * time.Minute
 // creates afterwards have the node as a target, those of other specs do not.
 func (ns Nodes) Name(name string) string {
 	GinkgoHelper()
-	name = ns.env.Cloud.Unique(name)
+	name = ns.env.Unique(name)
 	ns.env.setup.brings(name)
 	return name
 }
 
 // Create creates servers and waits until their nodes are initialized.
-func (ns Nodes) Create(ctx context.Context, names ...string) []*hcloud.Server {
+func (ns Nodes) Create(ctx context.Context, names ...string) []cloud.Server {
 	GinkgoHelper()
-	var servers []*hcloud.Server
+	var servers []cloud.Server
 	for _, name := range names {
 		servers = append(servers, ns.env.Servers.Create(ctx, name))
 	}
@@ -57,7 +58,7 @@ func (ns Nodes) Workers(ctx context.Context, n int) Workers {
 // Worker is a node that can be a target of load balancers, and its server.
 type Worker struct {
 	Name   string
-	Server *hcloud.Server
+	Server cloud.Server
 }
 
 // Workers are the nodes that can be targets.
@@ -139,7 +140,7 @@ func (ns Nodes) ExpectStays(ctx context.Context, name string, n int) *corev1.Nod
 	GinkgoHelper()
 	was := ns.Get(ctx, name)
 	Expect(was).NotTo(BeNil(), "node %s is not there", name)
-	if !ns.env.Cloud.Simulated() { // the requests are unknown: watch for the quiet time
+	if !ns.env.Recorded() { // the requests are unknown: watch for the quiet time
 		Consistently(func(g Gomega) {
 			now := ns.Get(ctx, name)
 			g.Expect(now).To(HaveField("UID", was.UID))
@@ -160,13 +161,13 @@ func (ns Nodes) ExpectStays(ctx context.Context, name string, n int) *corev1.Nod
 }
 
 // Servers returns the servers of all nodes, including control planes, by the names of the nodes.
-func (ns Nodes) Servers(ctx context.Context) map[string]*hcloud.Server {
+func (ns Nodes) Servers(ctx context.Context) map[string]cloud.Server {
 	GinkgoHelper()
-	servers, err := ns.env.Cloud.Client.Server.All(ctx)
+	servers, err := ns.env.Cloud.Servers(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	nodes, err := ns.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	found := map[string]*hcloud.Server{}
+	found := map[string]cloud.Server{}
 	for _, n := range nodes.Items {
 		found[n.Name] = ns.serverOf(&n, servers)
 	}
@@ -174,9 +175,9 @@ func (ns Nodes) Servers(ctx context.Context) map[string]*hcloud.Server {
 }
 
 // serverOf finds the server of a node, which must have one.
-func (ns Nodes) serverOf(n *corev1.Node, servers []*hcloud.Server) *hcloud.Server {
+func (ns Nodes) serverOf(n *corev1.Node, servers []cloud.Server) cloud.Server {
 	GinkgoHelper()
-	i := slices.IndexFunc(servers, func(server *hcloud.Server) bool { return ns.env.Servers.ProviderID(server) == n.Spec.ProviderID })
+	i := slices.IndexFunc(servers, func(s cloud.Server) bool { return s.ProviderID == n.Spec.ProviderID })
 	Expect(i).To(BeNumerically(">=", 0), "node %s with the provider ID %q has no server", n.Name, n.Spec.ProviderID)
 	return servers[i]
 }
@@ -226,7 +227,7 @@ func (ns Nodes) Cordon(ctx context.Context) (uncordon func(context.Context)) {
 // AddAddress configures an address on the interface of nodes, as administrators do for a Floating IP, until the spec ends.
 func (ns Nodes) AddAddress(ctx context.Context, address string, names ...string) {
 	GinkgoHelper()
-	exec := ns.env.suite.shared.exec
+	exec := ns.env.suite.shared.Exec
 	if exec == nil {
 		Skip("needs to configure an address on nodes: runs with E2E_CLUSTER=kind")
 	}

@@ -1,37 +1,31 @@
 package framework
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // ownSetup is a cloud, simulated nodes and CCM processes for one spec, on the embedded cluster.
 type ownSetup struct {
 	env   *Env
-	cloud *fakecloud.Cloud
 	fleet *node.Fleet
 
 	mu       sync.Mutex
@@ -42,22 +36,11 @@ func newOwnSetup(ctx context.Context, e *Env) {
 	GinkgoHelper()
 	s := &ownSetup{env: e}
 	e.setup = s
-	addresses := e.suite.loopback(purposeLoadBalancers).Addr()
-	s.cloud = fakecloud.New(fakecloud.Options{
-		Actions: cmp.Or(e.options.Actions, "20ms"), RateLimit: e.options.RateLimit,
-		PublicIPv4:       e.suite.loopback(purposeServers),
-		LoadBalancerIPv4: netip.PrefixFrom(addresses, cmp.Or(e.options.LoadBalancerBits, 16)),
-		DataPlane: &fakecloud.DataPlaneOptions{
-			Resolver: s.resolve, Logger: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), // shown if the spec fails
-		},
-	})
-	DeferCleanup(s.cloud.Close)
-	_, err := s.cloud.Start(ctx, "")
+	driver, err := e.suite.CCM.driver()
 	Expect(err).NotTo(HaveOccurred())
-	e.Cloud.Fake = s.cloud
-	e.Cloud.use(s.cloud)
-	e.Cloud.Client = s.cloud.Client(hcloud.WithApplication("spec", "1"))
-	e.Cloud.createNetwork(ctx)
+	e.Cloud, err = driver.Start(ctx, e.suite.options(e.options.Cloud))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(e.Cloud.Close)
 	e.createNamespace(ctx)
 	DeferCleanup(s.removeFromCluster)
 	s.startFleet(ctx)
@@ -68,9 +51,13 @@ func newOwnSetup(ctx context.Context, e *Env) {
 
 func (s *ownSetup) startFleet(ctx context.Context) {
 	GinkgoHelper()
+	events, ok := cloud.As[node.ServerEvents](s.env.Cloud)
+	if !ok {
+		events = polling{s.env.Cloud}
+	}
 	var err error
 	// The nodes live longer than the context of BeforeEach.
-	s.fleet, err = node.StartFleet(context.WithoutCancel(ctx), s.env.Kube, serverEvents{s}, node.FleetOptions{Spec: s.env.options.Spec})
+	s.fleet, err = node.StartFleet(context.WithoutCancel(ctx), s.env.Kube, events, node.FleetOptions{Spec: s.env.options.Spec})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(s.fleet.Stop)
 }
@@ -114,8 +101,8 @@ func (s *ownSetup) startCCM(_ context.Context, o CCMOptions) *Replica {
 		"--configure-cloud-routes=true",
 		"--secure-port=0",
 		"--webhook-secure-port=0",
-	}, ccmArgs(o.LeaderElect)...)
-	args = slices.Concat(args, suite.CCM.Args, o.Args)
+	}, CCMArgs(o.LeaderElect)...)
+	args = slices.Concat(args, s.env.Cloud.CCM().Args, suite.CCM.Args, o.Args)
 	r := s.run("ccm", delayed(cluster.Command{Path: suite.CCMBinary, Args: args, Env: s.ccmEnv(o.Env)}))
 	r.elects = ElectsLeader(args)
 	return r
@@ -132,24 +119,10 @@ func delayed(c cluster.Command) cluster.Command {
 	return c
 }
 
-// startMachineController implements setup.
-func (s *ownSetup) startMachineController(ctx context.Context, flags ...string) *Replica {
+// Run starts a program next to the control plane, on the embedded cluster. It ends with the spec.
+func (e *Env) Run(kind string, command cluster.Command) *Replica {
 	GinkgoHelper()
-	suite := s.env.suite
-	Expect(suite.prepareMachineController(ctx)).To(Succeed())
-	return s.run("machine-controller", cluster.Command{
-		Path: suite.machineController.binary,
-		Args: append([]string{
-			"--kubeconfig=" + suite.machineController.kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0",
-			"--leader-elect=false",
-			"--poll=200ms", "--interval=2s", "--kube-api-qps=200",
-		}, flags...),
-		Env: []string{
-			"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GOCOVERDIR=" + filepath.Join(suite.Out, "coverage"),
-			"HCLOUD_ENDPOINT=" + s.cloud.Endpoint(), "HCLOUD_TOKEN=" + s.cloud.Token(),
-			"HCLOUD_INSTANCES_PROVIDER_ID_PREFIX=" + strings.TrimSuffix(suite.CCM.ProviderPrefix, "://"),
-		},
-	})
+	return e.setup.(*ownSetup).run(kind, command)
 }
 
 // run starts a program next to the control plane. It ends with the spec.
@@ -182,14 +155,13 @@ func (s *ownSetup) run(kind string, command cluster.Command) *Replica {
 // ccmEnv returns the whole environment of a CCM.
 func (s *ownSetup) ccmEnv(extra map[string]string) []string {
 	env := map[string]string{
-		"PATH":            os.Getenv("PATH"),
-		"HOME":            os.Getenv("HOME"),
-		"GOCOVERDIR":      filepath.Join(s.env.suite.Out, "coverage"),
-		"HCLOUD_ENDPOINT": s.cloud.Endpoint(),
-		"HCLOUD_TOKEN":    s.cloud.Token(),
-		"HCLOUD_NETWORK":  s.env.Cloud.Network.Name,
+		"PATH":       os.Getenv("PATH"),
+		"HOME":       os.Getenv("HOME"),
+		"GOCOVERDIR": filepath.Join(s.env.suite.Out, "coverage"),
 	}
-	maps.Copy(env, s.env.suite.CCM.environment())
+	of := s.env.Cloud.CCM()
+	maps.Copy(env, of.Env)
+	maps.Copy(env, s.env.suite.CCM.Environment(of.Values))
 	maps.Copy(env, s.env.suite.CCM.known(s.env.options.CCM))
 	maps.Copy(env, s.env.suite.CCM.known(extra))
 	var list []string
@@ -238,25 +210,10 @@ func (s *ownSetup) setProxyProtocol(service string, expected bool) {
 	s.fleet.SetProxyProtocol(s.env.Services.fullName(service), expected)
 }
 
-// ownLoadBalancers implements setup: the whole cloud belongs to the spec.
-func (s *ownSetup) ownLoadBalancers(_ context.Context, all []*hcloud.LoadBalancer) []*hcloud.LoadBalancer {
-	return all
-}
-
-// ownCertificates implements setup.
-func (s *ownSetup) ownCertificates(_ context.Context, all []*hcloud.Certificate) []*hcloud.Certificate {
-	return all
-}
-
-// ownRequests implements setup.
-func (s *ownSetup) ownRequests(_ context.Context, all []journal.Entry) []journal.Entry {
-	return all
-}
-
 // dial implements setup.
 func (s *ownSetup) dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error) {
 	if !from.IsValid() {
-		return s.cloud.DataPlane().DialContext(ctx, "tcp", address)
+		return dialCloud(ctx, s.env.Cloud, address)
 	}
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
 	return d.DialContext(ctx, "tcp", address)
@@ -273,5 +230,15 @@ func (s *ownSetup) report(ctx context.Context) {
 	for _, r := range s.replicas {
 		AddReportEntry("log of "+r.name, ReportEntryVisibilityFailureOrVerbose, tail(r.LogPath(), 200))
 	}
-	AddReportEntry("the cloud's state", ReportEntryVisibilityFailureOrVerbose, cloudText(ctx, s.cloud))
+	if dumper, ok := cloud.As[cloud.Dumper](s.env.Cloud); ok {
+		AddReportEntry("the cloud's state", ReportEntryVisibilityFailureOrVerbose, dumper.Dump(ctx))
+	}
+}
+
+// dialCloud connects to an address of a load balancer from outside of the cluster.
+func dialCloud(ctx context.Context, c cloud.Cloud, address string) (net.Conn, error) {
+	if dialer, ok := cloud.As[cloud.Dialer](c); ok {
+		return dialer.Dial(ctx, address)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }

@@ -24,9 +24,6 @@ type Pods struct {
 	env *Env
 }
 
-// MetadataURL is the metadata service of a server, which its pods reach too. A key of the metadata follows.
-const MetadataURL = "http://169.254.169.254/hetzner/v1/metadata/"
-
 // SetEndpoints says which nodes have pods of a Service from now on. At first, all workers have one.
 func (ps Pods) SetEndpoints(ctx context.Context, service string, nodes ...string) {
 	GinkgoHelper()
@@ -161,7 +158,7 @@ func (ps Pods) podSpec(service string) corev1.PodSpec {
 	return corev1.PodSpec{
 		TerminationGracePeriodSeconds: &grace,
 		Containers: []corev1.Container{{
-			Name: "probe", Image: ps.env.suite.shared.podImage, ImagePullPolicy: corev1.PullIfNotPresent,
+			Name: "probe", Image: ps.env.suite.shared.PodImage, ImagePullPolicy: corev1.PullIfNotPresent,
 			Env: []corev1.EnvVar{
 				{Name: "NODE_NAME", ValueFrom: field("spec.nodeName")}, {Name: "POD_NAME", ValueFrom: field("metadata.name")},
 				{Name: "SERVICE", Value: ps.env.Services.Namespace + "/" + service}, {Name: "GRACE", Value: "0s"},

@@ -2,10 +2,7 @@ package framework
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -14,9 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // report adds what explains a failure to the spec's report: the CCM's log, the requests that the cloud got, and
@@ -26,8 +20,7 @@ func (e *Env) report(ctx context.Context) {
 		return
 	}
 	e.setup.report(ctx)
-	AddReportEntry("requests to the cloud", ReportEntryVisibilityFailureOrVerbose,
-		lastLines(e.Cloud.journalText(journal.Filter{}), 150))
+	AddReportEntry("requests of the CCM", ReportEntryVisibilityFailureOrVerbose, LastLines(e.CCM.requestsText(), 150))
 	AddReportEntry("cluster", ReportEntryVisibilityFailureOrVerbose, e.clusterText(ctx))
 }
 
@@ -77,45 +70,12 @@ func (e *Env) clusterText(ctx context.Context) string {
 	return b.String()
 }
 
-// cloudText returns the cloud's state as the control API shows it, without the actions.
-func cloudText(ctx context.Context, cloud *fakecloud.Cloud) string {
-	w := httptest.NewRecorder()
-	cloud.ControlHandler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/state", nil))
-	var state any
-	if err := json.Unmarshal(w.Body.Bytes(), &state); err != nil {
-		return w.Body.String()
-	}
-	prune(state)
-	text, err := yaml.Marshal(state)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
-
-// prune removes what makes a state long and explains nothing.
-func prune(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, k := range []string{"actions", "server_type", "image", "load_balancer_type", "prices"} {
-			delete(v, k)
-		}
-		for _, child := range v {
-			prune(child)
-		}
-	case []any:
-		for _, child := range v {
-			prune(child)
-		}
-	}
-}
-
 func tail(path string, lines int) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	return lastLines(withoutNoise(string(text)), lines)
+	return LastLines(withoutNoise(string(text)), lines)
 }
 
 func withoutNoise(log string) string {
@@ -127,7 +87,8 @@ func isNoise(line string) bool {
 	return strings.Contains(line, "] FLAG: --") || strings.Contains(line, `"Feature gate default state"`)
 }
 
-func lastLines(text string, n int) string {
+// LastLines returns the last n lines of a text.
+func LastLines(text string, n int) string {
 	all := strings.SplitAfter(text, "\n")
 	return strings.Join(all[max(0, len(all)-n-1):], "")
 }

@@ -2,13 +2,13 @@ package framework
 
 import (
 	"context"
-	"net"
-	"slices"
+	"net/netip"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
 // Routes are the routes of the cluster's network.
@@ -16,69 +16,69 @@ type Routes struct {
 	env *Env
 }
 
-// Route is how specs write a route: "10.244.0.0/24 via 10.0.0.2".
-func Route(destination, gateway string) string { return destination + " via " + gateway }
-
-// List returns the routes of the cluster's network, sorted.
-func (rs Routes) List(ctx context.Context) []string {
+// List returns the routes of the cluster's network.
+func (rs Routes) List(ctx context.Context) []cloud.Route {
 	GinkgoHelper()
-	network, _, err := rs.env.Cloud.Client.Network.GetByID(ctx, rs.env.Cloud.Network.ID)
+	all, err := Capability[cloud.Router](rs.env).Routes(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(network).NotTo(BeNil())
-	var all []string
-	for _, r := range network.Routes {
-		all = append(all, Route(r.Destination.String(), r.Gateway.String()))
+	for i := range all { // a route to a server is compared by the server
+		if all[i].Server != "" {
+			all[i].Address = ""
+		}
 	}
-	slices.Sort(all)
 	return all
 }
 
 // Await waits until the network has exactly these routes.
-func (rs Routes) Await(ctx context.Context, want ...string) {
+func (rs Routes) Await(ctx context.Context, want ...cloud.Route) {
 	GinkgoHelper()
-	Eventually(func() []string { return rs.List(ctx) }).
+	Eventually(func() []cloud.Route { return rs.List(ctx) }).
 		WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(ConsistOf(want))
 }
 
 // AwaitExactly waits until the network has the routes of these servers' nodes and no others, and until no node is
 // NetworkUnavailable. A node whose route existed before the CCM started has no such condition. Nodes must have their
 // servers' names.
-func (rs Routes) AwaitExactly(ctx context.Context, servers ...*hcloud.Server) {
+func (rs Routes) AwaitExactly(ctx context.Context, servers ...cloud.Server) {
 	GinkgoHelper()
-	var want []string
+	var want []cloud.Route
 	for _, s := range servers {
 		want = append(want, rs.Of(ctx, s.Name, s))
 	}
 	rs.Await(ctx, want...)
 	for _, s := range servers {
-		rs.env.Nodes.Await(ctx, s.Name, func(g Gomega, n *corev1.Node) {
-			g.Expect(conditionOf(n, corev1.NodeNetworkUnavailable)).NotTo(Equal(corev1.ConditionTrue), "NetworkUnavailable of %s", n.Name)
-		})
+		rs.env.Nodes.AwaitUsable(ctx, s.Name)
 	}
 }
 
-// Of returns the route that a node must have: to its pod range through its server's address in the network. It waits
-// until the node has a pod range.
-func (rs Routes) Of(ctx context.Context, nodeName string, server *hcloud.Server) string {
+// Of returns the route that a node must have: to its pod range through its server. It waits until the node has a pod range.
+func (rs Routes) Of(ctx context.Context, nodeName string, server cloud.Server) cloud.Route {
 	GinkgoHelper()
-	n := rs.env.Nodes.Await(ctx, nodeName, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
-	return Route(n.Spec.PodCIDR, rs.env.Servers.PrivateIP(ctx, server))
+	return cloud.Route{Destination: netip.MustParsePrefix(rs.env.Nodes.AwaitPodCIDR(ctx, nodeName)), Server: server.ID}
 }
 
 // Add adds a route to the network, as a user would, without the CCM.
-func (rs Routes) Add(ctx context.Context, destination, gateway string) {
+func (rs Routes) Add(ctx context.Context, r cloud.Route) {
 	GinkgoHelper()
-	rs.env.Cloud.Do(ctx)(rs.env.Cloud.Client.Network.AddRoute(ctx, rs.env.Cloud.Network,
-		hcloud.NetworkAddRouteOpts{Route: route(destination, gateway)}))
+	Expect(Capability[cloud.Router](rs.env).AddRoute(ctx, r)).To(Succeed())
 }
 
 // Delete deletes a route of the network, as a user would, without the CCM.
-func (rs Routes) Delete(ctx context.Context, destination, gateway string) {
+func (rs Routes) Delete(ctx context.Context, r cloud.Route) {
 	GinkgoHelper()
-	rs.env.Cloud.Do(ctx)(rs.env.Cloud.Client.Network.DeleteRoute(ctx, rs.env.Cloud.Network,
-		hcloud.NetworkDeleteRouteOpts{Route: route(destination, gateway)}))
+	Expect(Capability[cloud.Router](rs.env).DeleteRoute(ctx, r)).To(Succeed())
 }
 
-func route(destination, gateway string) hcloud.NetworkRoute {
-	return hcloud.NetworkRoute{Destination: IPNet(destination), Gateway: net.ParseIP(gateway)}
+// AwaitPodCIDR waits until a node has a pod range, and returns it.
+func (ns Nodes) AwaitPodCIDR(ctx context.Context, name string) string {
+	GinkgoHelper()
+	return ns.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) }).Spec.PodCIDR
+}
+
+// AwaitUsable waits until a node is not said to be without a network. The condition may be missing.
+func (ns Nodes) AwaitUsable(ctx context.Context, name string) {
+	GinkgoHelper()
+	ns.Await(ctx, name, func(g Gomega, n *corev1.Node) {
+		g.Expect(conditionOf(n, corev1.NodeNetworkUnavailable)).NotTo(Equal(corev1.ConditionTrue), "NetworkUnavailable of %s", n.Name)
+	})
 }

@@ -2,15 +2,13 @@ package framework
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"slices"
 	"sync"
-	"time"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
 // Servers are the cloud's servers, of which each becomes a node.
@@ -18,151 +16,80 @@ type Servers struct {
 	env *Env
 }
 
-// Create creates a server in the network, and returns it when it runs. Its node registers by itself.
-func (sv Servers) Create(ctx context.Context, name string, change ...func(*hcloud.ServerCreateOpts)) *hcloud.Server {
+// Create creates a server, and returns it when it runs. Its node registers by itself.
+func (sv Servers) Create(ctx context.Context, name string) cloud.Server {
 	GinkgoHelper()
-	result := sv.Order(ctx, name, change...)
-	sv.env.Cloud.Wait(ctx, append(result.NextActions, result.Action)...)
-	server, _, err := sv.env.Cloud.Client.Server.GetByID(ctx, result.Server.ID)
+	SkipUnlessServersJoin()
+	s, err := sv.env.Cloud.CreateServer(ctx, name)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(server).NotTo(BeNil())
-	return server
+	sv.env.CreatedServer(s)
+	return s
 }
 
-// Order creates a server as Create does, and does not wait for it.
-func (sv Servers) Order(ctx context.Context, name string, change ...func(*hcloud.ServerCreateOpts)) hcloud.ServerCreateResult {
-	GinkgoHelper()
-	if sv.env.suite.Kind == Existing {
+// SkipUnlessServersJoin skips a spec that needs new servers on a cluster that they do not join.
+func SkipUnlessServersJoin() {
+	if current.Kind == Existing {
 		Skip("needs a new server that joins the cluster by itself: runs with E2E_CLUSTER=kind or embedded")
 	}
-	opts := hcloud.ServerCreateOpts{
-		Name: name, ServerType: &hcloud.ServerType{Name: ServerType}, Image: &hcloud.Image{Name: "debian-13"},
-		Location: &hcloud.Location{Name: Location}, Networks: []*hcloud.Network{sv.env.Cloud.Network},
-	}
-	for _, c := range change {
-		c(&opts)
-	}
-	opts.Labels = tagged(opts.Labels)
-	result, _, err := sv.env.Cloud.Client.Server.Create(ctx, opts)
-	Expect(err).NotTo(HaveOccurred())
-	sv.env.created.addServer(result.Server)
-	return result
 }
 
 // CreateAll creates several servers at the same time.
-func (sv Servers) CreateAll(ctx context.Context, names ...string) []*hcloud.Server {
+func (sv Servers) CreateAll(ctx context.Context, names ...string) []cloud.Server {
 	GinkgoHelper()
-	servers := make([]*hcloud.Server, len(names))
+	return CreateAll(names, func(name string) cloud.Server { return sv.Create(ctx, name) })
+}
+
+// CreateAll creates something for each of the names at the same time.
+func CreateAll[T any](names []string, create func(name string) T) []T {
+	all := make([]T, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
 		wg.Go(func() {
 			defer GinkgoRecover()
-			servers[i] = sv.Create(ctx, name)
+			all[i] = create(name)
 		})
 	}
 	wg.Wait()
-	return servers
+	return all
+}
+
+// Get returns a server as it is now.
+func (sv Servers) Get(ctx context.Context, id string) cloud.Server {
+	GinkgoHelper()
+	all, err := sv.env.Cloud.Servers(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	i := slices.IndexFunc(all, func(s cloud.Server) bool { return s.ID == id })
+	Expect(i).To(BeNumerically(">=", 0), "the cloud has no server %s", id)
+	return all[i]
 }
 
 // Delete deletes a server and waits until it is gone.
-func (sv Servers) Delete(ctx context.Context, s *hcloud.Server) {
+func (sv Servers) Delete(ctx context.Context, s cloud.Server) {
 	GinkgoHelper()
-	result, _, err := sv.env.Cloud.Client.Server.DeleteWithResult(ctx, s)
-	Expect(err).NotTo(HaveOccurred())
-	sv.env.Cloud.Wait(ctx, result.Action)
+	Expect(sv.env.Cloud.DeleteServer(ctx, s.ID)).To(Succeed())
 }
 
-// PowerOff powers a server off.
-func (sv Servers) PowerOff(ctx context.Context, s *hcloud.Server) {
+// PowerOff turns a server off.
+func (sv Servers) PowerOff(ctx context.Context, s cloud.Server) {
 	GinkgoHelper()
-	sv.env.Cloud.Do(ctx)(sv.env.Cloud.Client.Server.Poweroff(ctx, s))
+	Expect(sv.env.Cloud.StopServer(ctx, s.ID)).To(Succeed())
 }
 
-// PowerOn powers a server on.
-func (sv Servers) PowerOn(ctx context.Context, s *hcloud.Server) {
+// PowerOn turns a server on.
+func (sv Servers) PowerOn(ctx context.Context, s cloud.Server) {
 	GinkgoHelper()
-	sv.env.Cloud.Do(ctx)(sv.env.Cloud.Client.Server.Poweron(ctx, s))
+	Expect(sv.env.Cloud.StartServer(ctx, s.ID)).To(Succeed())
 }
 
-// Reset resets all of the servers at once, as their reset buttons would.
-func (sv Servers) Reset(ctx context.Context, servers ...*hcloud.Server) {
+// Rename gives a server another name.
+func (sv Servers) Rename(ctx context.Context, s cloud.Server, name string) {
 	GinkgoHelper()
-	var actions []*hcloud.Action
-	for _, s := range servers {
-		action, _, err := sv.env.Cloud.Client.Server.Reset(ctx, s)
-		Expect(err).NotTo(HaveOccurred())
-		actions = append(actions, action)
-	}
-	sv.env.Cloud.Wait(ctx, actions...)
-	// With all servers the CCM starts anew. Whether it holds its Lease is not known before the API server answers.
-	sv.env.CCM.noteStart(ctx, false, time.Time{})
+	Expect(Capability[cloud.Renamer](sv.env).RenameServer(ctx, s.ID, name)).To(Succeed())
 }
 
-// Rename renames a server.
-func (sv Servers) Rename(ctx context.Context, s *hcloud.Server, name string) {
-	GinkgoHelper()
-	_, _, err := sv.env.Cloud.Client.Server.Update(ctx, s, hcloud.ServerUpdateOpts{Name: name})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-// Attach attaches a server to the cluster's network, at an address if one is given.
-func (sv Servers) Attach(ctx context.Context, server *hcloud.Server, address string) {
-	GinkgoHelper()
-	sv.env.Cloud.Do(ctx)(sv.env.Cloud.Client.Server.AttachToNetwork(ctx, server, hcloud.ServerAttachToNetworkOpts{
-		Network: sv.env.Cloud.Network, IP: net.ParseIP(address),
-	}))
-}
-
-// Detach detaches a server from the cluster's network.
-func (sv Servers) Detach(ctx context.Context, server *hcloud.Server) {
-	GinkgoHelper()
-	sv.env.Cloud.Do(ctx)(sv.env.Cloud.Client.Server.DetachFromNetwork(ctx, server,
-		hcloud.ServerDetachFromNetworkOpts{Network: sv.env.Cloud.Network}))
-}
-
-// CreateFloatingIP creates an IPv4 address without a server. It is deleted when the spec ends.
-func (sv Servers) CreateFloatingIP(ctx context.Context) *hcloud.FloatingIP {
-	GinkgoHelper()
-	cloud := sv.env.Cloud.Client.FloatingIP
-	created, _, err := cloud.Create(ctx, hcloud.FloatingIPCreateOpts{
-		Type: hcloud.FloatingIPTypeIPv4, HomeLocation: &hcloud.Location{Name: Location}, Labels: tagged(nil),
-	})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx context.Context) {
-		now, _, err := cloud.GetByID(ctx, created.FloatingIP.ID)
-		Expect(err).NotTo(HaveOccurred())
-		if now.Server != nil {
-			sv.env.Cloud.Do(ctx)(cloud.Unassign(ctx, now))
-		}
-		_, err = cloud.Delete(ctx, now)
-		Expect(err).NotTo(HaveOccurred())
-	})
-	return created.FloatingIP
-}
-
-// PrivateIP returns the address that a server has in the cluster's network now.
-func (sv Servers) PrivateIP(ctx context.Context, server *hcloud.Server) string {
-	GinkgoHelper()
-	now, _, err := sv.env.Cloud.Client.Server.GetByID(ctx, server.ID)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(now).NotTo(BeNil())
-	for _, n := range now.PrivateNet {
-		if n.Network.ID == sv.env.Cloud.Network.ID {
-			return n.IP.String()
-		}
-	}
-	Fail(fmt.Sprintf("server %s is not attached to the network", server.Name))
-	return ""
-}
-
-// ProviderID returns the provider ID of a server's node.
-func (sv Servers) ProviderID(server *hcloud.Server) string {
-	return fmt.Sprintf("%s%d", sv.env.suite.CCM.ProviderPrefix, server.ID)
-}
-
-// IDs returns the ids of servers, sorted.
-func IDs(servers ...*hcloud.Server) []int64 {
-	var ids []int64
+// IDs returns the IDs of servers, sorted.
+func IDs(servers ...cloud.Server) []string {
+	var ids []string
 	for _, s := range servers {
 		ids = append(ids, s.ID)
 	}

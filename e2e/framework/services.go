@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -20,9 +21,6 @@ type Services struct {
 
 	env *Env
 }
-
-// Annotation is the prefix of the CCM's annotations.
-const Annotation = "load-balancer.hetzner.cloud/"
 
 // Port is the first port of the Services that Create makes. Listening on it needs no privilege.
 const Port = 8080
@@ -45,7 +43,7 @@ func (sc Services) Create(ctx context.Context, name string, change ...func(*core
 	sc.env.setup.confine(svc)
 	created, err := sc.env.Kube.CoreV1().Services(sc.Namespace).Create(ctx, svc, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	sc.env.created.addService(string(created.UID))
+	sc.env.created.addService(created.UID)
 	sc.env.setup.addPods(ctx, name)
 	return created
 }
@@ -118,6 +116,12 @@ func (sc Services) AwaitGone(ctx context.Context, service string) {
 	GinkgoHelper()
 	Eventually(func() []string { return sc.names(ctx) }).WithContext(ctx).
 		WithTimeout(Timeout).WithPolling(Polling).ShouldNot(ContainElement(service))
+}
+
+// Gone reports whether a Service is gone from the cluster.
+func (sc Services) Gone(ctx context.Context, service string) bool {
+	GinkgoHelper()
+	return !slices.Contains(sc.names(ctx), service)
 }
 
 // Events returns the events about a Service.

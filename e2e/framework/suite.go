@@ -24,6 +24,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
 )
@@ -48,23 +49,29 @@ type Suite struct {
 	Process int
 	specs   int
 	// shared is the cluster that all specs share, nil on the embedded one.
-	shared *sharedCluster
-	// machineController is empty before the first spec that needs it.
-	machineController machineController
+	shared *Shared
+	// lastRequest is the number of the latest known request in a shared cloud.
+	lastRequest uint64
 	// temporary says that Out is a temporary folder.
 	temporary bool
 }
 
-// quiet returns the time without a change after which the CCM has done its work.
-func (s *Suite) quiet() time.Duration {
+// QuietTime returns the time without a change after which the CCM has done its work.
+func (s *Suite) QuietTime() time.Duration {
 	if s.Kind == Existing {
 		return Quiet
 	}
 	return cmp.Or(s.CCM.Quiet.Duration, Quiet)
 }
 
-// simulated reports whether the cloud keeps a journal and can be made to misbehave.
-func (s *Suite) simulated() bool { return s.shared == nil || s.shared.control != nil }
+// simulated reports whether the cloud remembers requests and can be made to misbehave.
+func (s *Suite) simulated() bool {
+	if s.shared == nil {
+		return true
+	}
+	_, ok := cloud.As[cloud.Faulty](s.shared.Cloud)
+	return ok
+}
 
 // Environment variables of the suite. scripts/e2e.sh sets them.
 const (
@@ -91,6 +98,9 @@ func Prepare(ctx context.Context) error {
 	if err := checkDelay(os.Getenv(EnvDelay), CurrentKind()); err != nil {
 		return err
 	}
+	if _, err := ccm.driver(); err != nil {
+		return fmt.Errorf("%s=%s: %w", EnvCCM, os.Getenv(EnvCCM), err)
+	}
 	switch CurrentKind() {
 	case Embedded:
 		path := cmp.Or(os.Getenv(EnvBinary), ccm.Binary)
@@ -103,7 +113,11 @@ func Prepare(ctx context.Context) error {
 		}
 		return checkBinary(path)
 	case KindCluster:
-		return prepareKind(ctx, ccm)
+		driver, err := ccm.kindDriver()
+		if err != nil {
+			return err
+		}
+		return driver.PrepareKind(ctx, ccm)
 	}
 	return nil
 }
@@ -127,6 +141,7 @@ func checkDelay(delay string, kind ClusterKind) error {
 func StartSuite(ctx context.Context, process int) (*Suite, error) {
 	log.SetLogger(GinkgoLogr) // of controller-runtime's client, which complains without one
 	s := &Suite{Kind: CurrentKind(), Out: os.Getenv(EnvOut), CCMBinary: os.Getenv(EnvBinary)}
+	current = s
 	return s, s.start(ctx, process)
 }
 
@@ -152,20 +167,23 @@ func (s *Suite) start(ctx context.Context, process int) error {
 	case Embedded:
 		return s.startEmbedded(ctx, process)
 	case KindCluster:
-		s.shared, err = openKind(ctx, s.CCM)
+		var driver KindDriver
+		if driver, err = s.CCM.kindDriver(); err == nil {
+			s.shared, err = driver.OpenKind(ctx, s.CCM)
+		}
 	case Existing:
-		s.shared, err = openExisting(ctx)
+		s.shared, err = s.openExisting(ctx)
 	default:
 		return fmt.Errorf("%s=%s: must be one of %s, %s, %s", EnvCluster, s.Kind, KindCluster, Embedded, Existing)
 	}
 	if err != nil {
 		return err
 	}
-	if s.Cluster, err = cluster.Existing(s.shared.kubeconfig); err != nil {
+	if s.Cluster, err = cluster.Existing(s.shared.Kubeconfig); err != nil {
 		return err
 	}
-	if s.Kind == KindCluster && s.CCM.Has(NodeSelector) {
-		s.shared.nodes, err = targetNodes(ctx, s.Cluster.Client)
+	if s.Kind == KindCluster && s.shared.Confine != nil {
+		s.shared.Nodes, err = targetNodes(ctx, s.Cluster.Client)
 	}
 	return err
 }
@@ -175,7 +193,7 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	s.CCMBinary = cmp.Or(s.CCMBinary, s.CCM.Binary)
 	if s.CCMBinary == "" {
 		s.CCMBinary = filepath.Join(s.Out, fmt.Sprintf("ccm-%d", process))
-		if err := buildProgram(ctx, s.CCMBinary, "ccm-from-scratch"); err != nil {
+		if err := BuildProgram(ctx, s.CCMBinary, "ccm-from-scratch"); err != nil {
 			return err
 		}
 	}
@@ -225,8 +243,8 @@ func (s *Suite) Stop() error {
 	return errors.Join(errs...)
 }
 
-// buildProgram compiles a program of ccm/cmd.
-func buildProgram(ctx context.Context, to, name string) error {
+// BuildProgram compiles a program of ccm/cmd.
+func BuildProgram(ctx context.Context, to, name string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-cover", "-coverpkg=../ccm/...", "-o", to, "../ccm/cmd/"+name)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", name, err, strings.TrimSpace(string(out)))
@@ -238,6 +256,10 @@ func buildProgram(ctx context.Context, to, name string) error {
 func (s *Suite) loopback(purpose int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(64 + 8*(s.Process%16) + purpose), 0, 0}), 16)
 }
+
+// FreeNodePort returns a node port that no Service uses: one of those that the API server gives only to a
+// Service that asks for it (the first 86 of the range, KEP-3668). Each parallel process has its own.
+func (s *Suite) FreeNodePort() int32 { return 30000 + int32(s.Process%86) }
 
 // The purposes of loopback networks.
 const (

@@ -20,9 +20,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/clean"
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/conformance"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/probe"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/upstream"
 )
 
 // patience is how long a CCM has to remove what the Services of a namespace have in the cloud.
@@ -56,7 +56,7 @@ func command() *cobra.Command {
 		Long: `Write the page of what Kubernetes' own specs have shown, and fail if something has become worse than on the page before. REPORT
 is Ginkgo's JSON report, UNSUPPORTED the list of what cannot pass, with reasons, and PAGE the Markdown page.`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return conformance.Update(os.Stdout, args[0], args[1], args[2])
+			return upstream.Update(os.Stdout, args[0], args[1], args[2])
 		},
 	}, &cobra.Command{
 		Use: "probe FILE FOLDER", Short: "Write what a run of all specs has found out about a CCM into its file", Args: cobra.ExactArgs(2),

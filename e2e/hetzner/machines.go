@@ -1,4 +1,4 @@
-package framework
+package hetzner
 
 import (
 	"context"
@@ -24,6 +24,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
 	machinedeploy "github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/deploy"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 )
 
 // MachineController is a part of the User-Agent of the machine controller's requests.
@@ -43,34 +45,38 @@ type Machines struct {
 	env *Env
 }
 
-// prepareMachineController installs the CRDs and builds the machine controller, once.
-func (s *Suite) prepareMachineController(ctx context.Context) error {
-	if s.machineController.client != nil {
+// machines is what all specs of this process share of the machine controller. It is empty before the first spec that needs it.
+var machines machineController
+
+// prepare installs the CRDs and builds the machine controller, once.
+func (m *machineController) prepare(ctx context.Context) error {
+	if m.client != nil {
 		return nil
 	}
-	if err := s.installCRDs(ctx); err != nil {
+	s := framework.Current()
+	if err := installCRDs(ctx, s); err != nil {
 		return err
 	}
-	c, err := s.machineClient(ctx)
+	c, err := machineClient(ctx, s)
 	if err != nil {
 		return err
 	}
 	binary := os.Getenv(EnvMachineController)
 	if binary == "" {
 		binary = filepath.Join(s.Out, fmt.Sprintf("machine-controller-%d", s.Process))
-		if err := buildProgram(ctx, binary, "machine-controller"); err != nil {
+		if err := framework.BuildProgram(ctx, binary, "machine-controller"); err != nil {
 			return err
 		}
 	}
-	kubeconfig, err := s.createAccount(ctx, machinedeploy.Manifest, "ccm/machine/deploy", &appsv1.Deployment{})
+	kubeconfig, err := s.CreateAccount(ctx, machinedeploy.Manifest, "ccm/machine/deploy", &appsv1.Deployment{})
 	if err != nil {
 		return err
 	}
-	s.machineController = machineController{binary, kubeconfig, c}
+	*m = machineController{binary, kubeconfig, c}
 	return nil
 }
 
-func (s *Suite) installCRDs(ctx context.Context) error {
+func installCRDs(ctx context.Context, s *framework.Suite) error {
 	plain, err := client.New(s.Cluster.RESTConfig, client.Options{})
 	if err != nil {
 		return err
@@ -88,7 +94,7 @@ func (s *Suite) installCRDs(ctx context.Context) error {
 }
 
 // machineClient returns an administrator's client that knows Machines, as soon as the API server does.
-func (s *Suite) machineClient(ctx context.Context) (c client.Client, err error) {
+func machineClient(ctx context.Context, s *framework.Suite) (c client.Client, err error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), autoscalingv1.AddToScheme(scheme)); err != nil {
 		return nil, err
@@ -99,38 +105,71 @@ func (s *Suite) machineClient(ctx context.Context) (c client.Client, err error) 
 		for _, list := range []client.ObjectList{&v1alpha1.MachineDeploymentList{}, &v1alpha1.MachineSetList{}, &v1alpha1.MachineList{}} {
 			g.Expect(c.List(ctx, list)).To(Succeed())
 		}
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed(), "the CRDs are not served")
+	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed(), "the CRDs are not served")
 	return c, nil
 }
 
 // Client returns an administrator's client that knows Machines. The CRDs are there.
 func (ms Machines) Client(ctx context.Context) client.Client {
 	GinkgoHelper()
-	if ms.env.suite.shared != nil { // Start has installed the CRDs
-		return ms.env.suite.machineController.client
+	if ms.env.Shared() == nil { // else Start has installed the CRDs
+		Expect(machines.prepare(ctx)).To(Succeed())
 	}
-	Expect(ms.env.suite.prepareMachineController(ctx)).To(Succeed())
-	return ms.env.suite.machineController.client
+	return machines.client
 }
 
 // Start starts the machine controller, with these flags in addition to the usual ones. What it has made goes with the spec, and
-// so does the controller on the embedded cluster; on a kind cluster it runs for all specs.
-func (ms Machines) Start(ctx context.Context, flags ...string) *Replica {
+// so does the controller on the embedded cluster; on a kind cluster it runs for all specs, with the flags of its manifest.
+func (ms Machines) Start(ctx context.Context, flags ...string) *framework.Replica {
 	GinkgoHelper()
 	DeferCleanup(ms.remove)
-	return ms.env.setup.startMachineController(ctx, flags...)
+	if ms.env.Shared() == nil {
+		return ms.run(ctx, flags)
+	}
+	if len(flags) > 0 {
+		Skip("needs a machine controller with flags of its own: runs with E2E_CLUSTER=embedded")
+	}
+	if !ms.env.account.machineController {
+		Skip("needs the machine controller in this cluster: runs with E2E_CLUSTER=embedded and kind")
+	}
+	if machines.client == nil {
+		var err error
+		machines.client, err = machineClient(ctx, framework.Current())
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return &framework.Replica{}
+}
+
+// run starts the machine controller next to the control plane.
+func (ms Machines) run(ctx context.Context, flags []string) *framework.Replica {
+	GinkgoHelper()
+	Expect(machines.prepare(ctx)).To(Succeed())
+	return ms.env.Run("machine-controller", cluster.Command{
+		Path: machines.binary,
+		Args: append([]string{
+			"--kubeconfig=" + machines.kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0",
+			"--leader-elect=false",
+			"--poll=200ms", "--interval=2s", "--kube-api-qps=200",
+		}, flags...),
+		Env: []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
+			"GOCOVERDIR=" + filepath.Join(framework.Current().Out, "coverage"),
+			"HCLOUD_ENDPOINT=" + ms.env.account.endpoint, "HCLOUD_TOKEN=" + ms.env.account.token,
+			"HCLOUD_INSTANCES_PROVIDER_ID_PREFIX=" + strings.TrimSuffix(ms.env.account.ProviderPrefix, "://"),
+		},
+	})
 }
 
 // remove removes all objects of the spec.
 func (ms Machines) remove(ctx context.Context) {
-	c, in, shared := ms.env.suite.machineController.client, client.InNamespace(ms.env.Services.Namespace), ms.env.suite.shared
+	c, in := machines.client, client.InNamespace(ms.env.Services.Namespace)
 	if c == nil {
 		return
 	}
 	Expect(c.DeleteAllOf(ctx, &v1alpha1.MachineDeployment{}, in)).To(Succeed())
 	Expect(c.DeleteAllOf(ctx, &v1alpha1.MachineSet{}, in)).To(Succeed())
 	Expect(c.DeleteAllOf(ctx, &v1alpha1.Machine{}, in)).To(Succeed())
-	if shared != nil { // its cloud does not end with the spec
+	if ms.env.Shared() != nil { // its cloud does not end with the spec
 		ms.awaitNone(ctx)
 	}
 	for _, m := range ms.List(ctx) {
@@ -181,7 +220,7 @@ func (ms Machines) Change(ctx context.Context, name string, change func(*v1alpha
 		g.Expect(ms.Client(ctx).Get(ctx, ms.key(name), &d)).To(Succeed())
 		change(&d)
 		g.Expect(ms.Client(ctx).Update(ctx, &d)).To(Succeed())
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 }
 
 // Scale asks for n Machines as `kubectl scale` does.
@@ -203,16 +242,16 @@ func (ms Machines) Delete(ctx context.Context, name string) {
 func (ms Machines) awaitNone(ctx context.Context) {
 	GinkgoHelper()
 	// Kubernetes' garbage collector asks each 30 s which resources there are.
-	Eventually(func() []v1alpha1.Machine { return ms.List(ctx) }).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(Polling).
+	Eventually(func() []v1alpha1.Machine { return ms.List(ctx) }).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(framework.Polling).
 		Should(BeEmpty(), "Machines are left")
 }
 
 // timeout is how long Machines may take to come and to go.
 func (ms Machines) timeout() time.Duration {
-	if ms.env.suite.shared != nil {
-		return RebootTimeout // real nodes
+	if ms.env.Shared() != nil {
+		return framework.RebootTimeout // real nodes
 	}
-	return 2 * Timeout
+	return 2 * framework.Timeout
 }
 
 // List returns the Machines of the spec, by name.
@@ -247,12 +286,12 @@ func (ms Machines) Await(ctx context.Context, name string, n int) (names []strin
 			g.Expect(string(node.UID)).To(Equal(m.Status.NodeRef.UID))
 			names = append(names, m.Name)
 		}
-	}).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(framework.Polling).Should(Succeed())
 	for _, m := range names {
 		ms.env.Nodes.AwaitInitialized(ctx, m)
 		ms.env.Nodes.Await(ctx, m, func(g Gomega, node *corev1.Node) {
-			g.Expect(IsReady(node)).To(BeTrue())
-			if ms.env.suite.CCM.Has(NodeRoutes) { // a node without a route cannot be a target
+			g.Expect(framework.IsReady(node)).To(BeTrue())
+			if framework.Current().CCM.Has(framework.NodeRoutes) { // a node without a route cannot be a target
 				g.Expect(node.Status.Conditions).NotTo(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable),
 					HaveField("Status", corev1.ConditionTrue))))
 			}

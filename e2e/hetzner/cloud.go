@@ -1,12 +1,12 @@
-package framework
+package hetzner
 
 import (
 	"context"
 	"crypto/x509"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
@@ -41,7 +41,6 @@ type Cloud struct {
 type control interface {
 	Journal() journal.Journal
 	Faults() fault.Rules
-	Now(context.Context) (time.Time, error)
 	CARoots(context.Context) ([]byte, error)
 }
 
@@ -57,16 +56,14 @@ func (cl *Cloud) Simulated() bool { return cl.control != nil }
 // Restart kills the simulated cloud and returns when it answers again.
 func (cl *Cloud) Restart(ctx context.Context) {
 	GinkgoHelper()
-	if cl.env.suite.shared == nil || cl.env.suite.shared.restartCloud == nil {
+	if cl.env.account.restart == nil {
 		Skip("needs a cloud in a container: runs with E2E_CLUSTER=kind")
 	}
-	Expect(cl.env.suite.shared.restartCloud(ctx)).To(Succeed())
+	Expect(cl.env.account.restart(ctx)).To(Succeed())
 }
 
 // Unique makes a name for something in the cloud that no other spec uses.
-func (cl *Cloud) Unique(name string) string {
-	return name + strings.TrimPrefix(cl.env.Services.Namespace, "spec")
-}
+func (cl *Cloud) Unique(name string) string { return cl.env.Unique(name) }
 
 // Roots returns the authorities that have signed the certificates that the cloud manages. If nil, they are the
 // host's own.
@@ -82,24 +79,22 @@ func (cl *Cloud) Roots(ctx context.Context) *x509.CertPool {
 	return roots
 }
 
-// now returns the time on the cloud's clock.
-func (cl *Cloud) now(ctx context.Context) time.Time {
-	GinkgoHelper()
-	if cl.control == nil {
-		return time.Now()
-	}
-	now, err := cl.control.Now(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	return now
-}
-
 // Certificates returns the cloud's certificates, as far as they concern the spec: those that it has created, and
 // those of its Services.
 func (cl *Cloud) Certificates(ctx context.Context) []*hcloud.Certificate {
 	GinkgoHelper()
 	all, err := cl.Client.Certificate.All(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	return cl.env.setup.ownCertificates(ctx, all)
+	own := slices.DeleteFunc(all, func(c *hcloud.Certificate) bool { return !cl.env.Owns(idOf(c.ID), cl.env.serviceOf(c.Labels)) })
+	for i, c := range own {
+		if !untagged(c.Labels) {
+			continue
+		}
+		if tagged, _, err := cl.Client.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: tagged(c.Labels)}); err == nil {
+			own[i] = tagged
+		}
+	}
+	return own
 }
 
 // UploadCertificate creates a certificate as a person would, without the CCM.
@@ -108,20 +103,8 @@ func (cl *Cloud) UploadCertificate(ctx context.Context, opts hcloud.CertificateC
 	opts.Labels = tagged(opts.Labels)
 	uploaded, _, err := cl.Client.Certificate.Create(ctx, opts)
 	Expect(err).NotTo(HaveOccurred())
-	cl.env.created.addCertificate(uploaded.ID)
+	cl.env.Created(idOf(uploaded.ID))
 	return uploaded
-}
-
-func (cl *Cloud) createNetwork(ctx context.Context) {
-	GinkgoHelper()
-	var err error
-	cl.Network, _, err = cl.Client.Network.Create(ctx, hcloud.NetworkCreateOpts{
-		Name: "cluster", IPRange: IPNet("10.0.0.0/8"),
-		Subnets: []hcloud.NetworkSubnet{{
-			Type: hcloud.NetworkSubnetTypeCloud, IPRange: IPNet("10.0.0.0/24"), NetworkZone: NetworkZone,
-		}},
-	})
-	Expect(err).NotTo(HaveOccurred())
 }
 
 // Wait waits until actions have succeeded.
@@ -149,8 +132,7 @@ func (cl *Cloud) ExpectNothingOfServices(ctx context.Context) {
 func (cl *Cloud) journalText(filter journal.Filter) string {
 	var b strings.Builder
 	for _, entry := range cl.Journal.Entries(filter) {
-		fmt.Fprintf(&b, "%s %-6s %s%s → %d %s %s %s\n", entry.Time.Format("15:04:05.000"), entry.Method, entry.Path,
-			query(entry.Query), entry.Status, entry.ErrorCode, entry.Fault, shortClient(entry.Client))
+		fmt.Fprintf(&b, "%s %s\n", entry.Time.Format("15:04:05.000"), entryText(entry))
 	}
 	return b.String()
 }

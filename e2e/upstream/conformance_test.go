@@ -1,4 +1,4 @@
-package conformance
+package upstream
 
 import (
 	"encoding/json"

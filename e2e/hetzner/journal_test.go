@@ -1,4 +1,4 @@
-package framework
+package hetzner
 
 import (
 	"net/http"

@@ -1,11 +1,10 @@
-package framework
+package hetzner
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"strconv"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
@@ -16,10 +15,10 @@ import (
 
 // resolve returns the address of a target on this host for the data plane. Public addresses are loopback addresses;
 // for a private one it returns the address of its server.
-func (s *ownSetup) resolve(t dataplane.Target, port uint16) (string, error) {
+func (a *account) resolve(t dataplane.Target, port uint16) (string, error) {
 	address := t.Address
 	if !address.IsLoopback() {
-		local, ok := s.localOf(address)
+		local, ok := a.localOf(address)
 		if !ok {
 			return "", fmt.Errorf("no server has the address %s", address)
 		}
@@ -29,8 +28,8 @@ func (s *ownSetup) resolve(t dataplane.Target, port uint16) (string, error) {
 }
 
 // localOf returns the address on this host of the server with a private address.
-func (s *ownSetup) localOf(private netip.Addr) (netip.Addr, bool) {
-	raw, err := s.cloud.State(context.Background(), fakecloud.Selection{
+func (a *account) localOf(private netip.Addr) (netip.Addr, bool) {
+	raw, err := a.fake.State(context.Background(), fakecloud.Selection{
 		Projects: []int64{fakecloud.DefaultProject}, Kinds: []string{"server"},
 	})
 	var state struct {
@@ -46,19 +45,16 @@ func (s *ownSetup) localOf(private netip.Addr) (netip.Addr, bool) {
 	for _, server := range state.Projects[0].Resources.Servers {
 		for _, n := range server.PrivateNet {
 			if n.IP == private.String() {
-				return s.local(&server), true
+				return a.local(server.ID, server.PublicNet.IPv4.IP), true
 			}
 		}
 	}
 	return netip.Addr{}, false
 }
 
-// serverEvents translates the events of the cloud's servers for the simulated nodes.
-type serverEvents struct{ setup *ownSetup }
-
 // WatchServers implements node.ServerEvents.
-func (s serverEvents) WatchServers(ctx context.Context) (<-chan node.ServerEvent, error) {
-	sub := s.setup.cloud.Subscribe()
+func (a *account) WatchServers(ctx context.Context) (<-chan node.ServerEvent, error) {
+	sub := a.fake.Subscribe()
 	out := make(chan node.ServerEvent)
 	go func() {
 		defer close(out)
@@ -69,7 +65,7 @@ func (s serverEvents) WatchServers(ctx context.Context) (<-chan node.ServerEvent
 			if err != nil {
 				return
 			}
-			for _, e := range s.translate(event, known) {
+			for _, e := range a.translate(event, known) {
 				select {
 				case out <- e:
 				case <-ctx.Done():
@@ -82,7 +78,7 @@ func (s serverEvents) WatchServers(ctx context.Context) (<-chan node.ServerEvent
 }
 
 // translate returns the events of simulated nodes for an event of the cloud. known are the servers before the event.
-func (s serverEvents) translate(event fakecloud.Event, known map[int64]*schema.Server) []node.ServerEvent {
+func (a *account) translate(event fakecloud.Event, known map[int64]*schema.Server) []node.ServerEvent {
 	if event.Kind != "server" {
 		return nil
 	}
@@ -90,12 +86,12 @@ func (s serverEvents) translate(event fakecloud.Event, known map[int64]*schema.S
 	switch {
 	case event.Type == fakecloud.EventDeleted && before != nil:
 		delete(known, event.ID)
-		return []node.ServerEvent{{Type: node.ServerDeleted, Server: s.setup.nodeServer(before)}}
+		return []node.ServerEvent{{Type: node.ServerDeleted, Server: a.nodeServer(before)}}
 	case json.Unmarshal(event.Resource, after) != nil:
 		return nil
 	}
 	known[event.ID] = after
-	server := s.setup.nodeServer(after)
+	server := a.nodeServer(after)
 	var events []node.ServerEvent
 	if before == nil {
 		events = append(events, node.ServerEvent{Type: node.ServerCreated, Server: server})
@@ -112,17 +108,17 @@ func (s serverEvents) translate(event fakecloud.Event, known map[int64]*schema.S
 	return events
 }
 
-func (s *ownSetup) nodeServer(server *schema.Server) node.Server {
-	return node.Server{ID: strconv.FormatInt(server.ID, 10), Name: server.Name, Addresses: []netip.Addr{s.local(server)}}
+func (a *account) nodeServer(server *schema.Server) node.Server {
+	return node.Server{ID: idOf(server.ID), Name: server.Name, Addresses: []netip.Addr{a.local(server.ID, server.PublicNet.IPv4.IP)}}
 }
 
 // local returns the address of a server on this host: its public IPv4 address or, without one, an address with its
-// id.
-func (s *ownSetup) local(server *schema.Server) netip.Addr {
-	if ip, err := netip.ParseAddr(server.PublicNet.IPv4.IP); err == nil {
+// id in the other half of the addresses of servers.
+func (a *account) local(id int64, public string) netip.Addr {
+	if ip, err := netip.ParseAddr(public); err == nil {
 		return ip
 	}
-	b := s.env.suite.loopback(purposePrivateOnly).Addr().As4()
-	b[2], b[3] = byte(server.ID>>8), byte(server.ID)
+	b := a.Options.Servers.Addr().As4()
+	b[2], b[3] = 128|byte(id>>8), byte(id)
 	return netip.AddrFrom4(b)
 }

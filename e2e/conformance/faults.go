@@ -1,0 +1,94 @@
+package conformance
+
+import (
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+)
+
+var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework.FaultTolerance), framework.Long,
+	Label(Conformance, framework.OwnCloud, framework.FakeOnly, "fault", "service", framework.Dataplane), func() {
+		DescribeTable("is created, changed and deleted, and no other one is left, although for the first two calls"+ensure,
+			func(ctx SpecContext, effect cloud.Effect) {
+				env := framework.NewEnv(ctx, framework.Options{})
+				env.Nodes.Create(ctx, "node-1", "node-2")
+				// The deleted Service must not have failed before: the service controller's waits double with each failure.
+				env.Services.Create(ctx, "goes")
+				env.Traffic.AwaitServed(ctx, "goes")
+				env.CCM.AwaitIdle(ctx)
+				failing := func(calls cloud.Calls) *framework.Fault {
+					return env.Faults.Add(ctx, cloud.Fault{Calls: calls, About: cloud.AboutLoadBalancers, First: 2, Effect: effect})
+				}
+				calls := cloud.Calls("") // the next two calls, whatever they are
+				if effect == cloud.LoseAnswer || effect == cloud.Conflict {
+					calls = cloud.Writes
+				}
+
+				By("creating")
+				fault := failing(calls)
+				env.Services.Create(ctx, "web")
+				fault.Await(ctx, 1)
+				address := env.Traffic.AwaitServed(ctx, "web")
+				fault.Remove(ctx)
+				env.CCM.AwaitIdle(ctx)
+				id := env.LoadBalancers.Of(ctx, "web").ID
+
+				By("changing")
+				fault = failing(calls)
+				env.Services.Update(ctx, "web", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
+				fault.Await(ctx, 1)
+				env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
+				fault.Remove(ctx)
+
+				By("deleting")
+				fault = failing(calls)
+				env.Services.Delete(ctx, "goes")
+				fault.Await(ctx, 1)
+				env.Services.AwaitGone(ctx, "goes")
+				fault.Remove(ctx)
+
+				env.CCM.AwaitIdle(ctx)
+				all := env.LoadBalancers.List(ctx)
+				Expect(all).To(HaveLen(1))
+				Expect(all[0].ID).To(Equal(id))
+				Expect(framework.ListenPorts(all[0])).To(Equal([]int{9090}))
+				env.LoadBalancers.AwaitTargets(ctx, "web", "node-1", "node-2")
+			}, entries(append(slices.Clone(failures), lostAnswer, conflict)...))
+
+		It("serves during an outage of the whole API, and all the work that waits is done afterwards"+restart, Label("node"),
+			func(ctx SpecContext) {
+				env := framework.NewEnv(ctx, framework.Options{})
+				env.Nodes.Create(ctx, "node-1", "node-2")
+				env.Services.Create(ctx, "stays")
+				env.Services.Create(ctx, "goes")
+				address := env.Traffic.AwaitServed(ctx, "stays")
+				env.Traffic.AwaitServed(ctx, "goes")
+				env.CCM.AwaitIdle(ctx)
+
+				outage := env.Faults.Add(ctx, cloud.Fault{Effect: cloud.Unavailable})
+				stream := env.Traffic.Stream(ctx, address, framework.Port)
+				env.Services.Delete(ctx, "goes")
+				env.Services.Create(ctx, "comes")
+				env.Services.Update(ctx, "stays", func(svc *corev1.Service) { svc.Spec.Ports = append(svc.Spec.Ports, port(9090)) })
+				env.Servers.Create(ctx, "node-3")
+				outage.Await(ctx, 10)
+				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
+				Expect(env.Services.Get(ctx, "goes").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
+
+				outage.Remove(ctx)
+				env.Nodes.AwaitInitialized(ctx, "node-3")
+				env.Traffic.AwaitAnswer(ctx, "stays", address, 9090)
+				env.Traffic.AwaitServed(ctx, "comes")
+				env.Services.AwaitGone(ctx, "goes")
+				for _, service := range []string{"stays", "comes"} {
+					env.LoadBalancers.AwaitTargets(ctx, service, "node-1", "node-2", "node-3")
+				}
+				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
+				stream.ExpectUndisturbed()
+			})
+	})

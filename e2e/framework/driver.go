@@ -1,0 +1,107 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
+)
+
+// DefaultDriver is the driver of a CCM whose file names none.
+const DefaultDriver = "hetzner"
+
+// drivers are the known ones by the names that files of CCMs use.
+var drivers = map[string]cloud.Driver{}
+
+// Register makes a driver known by a name. The program that runs the specs calls it before they run.
+func Register(name string, d cloud.Driver) { drivers[name] = d }
+
+// driver returns the driver of the CCM's cloud.
+func (s CCMDescription) driver() (cloud.Driver, error) {
+	d, ok := drivers[s.Driver]
+	if !ok {
+		return nil, fmt.Errorf("driver: %q: must be one of %v", s.Driver, slices.Sorted(maps.Keys(drivers)))
+	}
+	return d, nil
+}
+
+// KindDriver is a driver that has a kind cluster whose nodes are the servers of its cloud.
+type KindDriver interface {
+	// PrepareKind has the CCM run in the cluster, and returns when all nodes are usable.
+	PrepareKind(context.Context, CCMDescription) error
+	// OpenKind connects to that cluster.
+	OpenKind(context.Context, CCMDescription) (*Shared, error)
+}
+
+func (s CCMDescription) kindDriver() (KindDriver, error) {
+	d, err := s.driver()
+	if err != nil {
+		return nil, err
+	}
+	k, ok := d.(KindDriver)
+	if !ok {
+		return nil, fmt.Errorf("driver: %q has no kind cluster: run with %s=%s", s.Driver, EnvCluster, Embedded)
+	}
+	return k, nil
+}
+
+// Shared is a cluster with a cloud that all specs share.
+type Shared struct {
+	// Kubeconfig is the path of an administrator's kubeconfig.
+	Kubeconfig string
+	// Cloud is the cloud whose servers are the nodes.
+	Cloud cloud.Cloud
+	// Nodes are the names of the nodes that can be targets and were there at first, if Confine makes specs use only these and their
+	// own; else nil.
+	Nodes []string
+	// Confine makes a Service's load balancer use only these nodes.
+	Confine func(service *corev1.Service, nodes []string)
+	// Outside is the address of this host's connections to load balancers, as these see it; "" if it is not known.
+	Outside string
+	// PodImage is the image of the pods that specs put behind Services.
+	PodImage string
+	// HypervisorLog returns the log of what makes servers into nodes, nil if that is not a process of ours.
+	HypervisorLog func() (string, error)
+	// Exec runs a command on a node, nil if the suite may not do so.
+	Exec func(ctx context.Context, node string, command ...string) error
+	// CCM is the CCM that runs in the cluster, nil if the suite may not change it.
+	CCM *PodCCM
+}
+
+// options returns what a driver is told of this run.
+func (s *Suite) options(settings any) cloud.Options {
+	return cloud.Options{
+		ProviderPrefix: s.CCM.ProviderPrefix, OwnerLabel: s.CCM.OwnerLabel, UserAgent: s.CCM.UserAgent,
+		Servers: s.loopback(purposeServers), LoadBalancers: s.loopback(purposeLoadBalancers),
+		Log: GinkgoWriter, Settings: settings, // the log is shown if the spec fails
+	}
+}
+
+// UnusedPrefix returns loopback addresses that no cloud and no other process of this host uses.
+func (s *Suite) UnusedPrefix() netip.Prefix { return s.loopback(purposeEndpoints) }
+
+// current is the suite that StartSuite has made.
+var current *Suite
+
+// Current returns what all specs of this process share. It is nil while the tree of specs is built.
+func Current() *Suite { return current }
+
+// unsupportedCloud begins the reason of a skipped spec that needs what the cloud, or its driver, does not have.
+const unsupportedCloud = "unsupported: the driver of the cloud does not implement cloud."
+
+// Capability returns the spec's cloud as one of the optional interfaces of package cloud. Without it, the spec ends as unsupported.
+func Capability[T any](e *Env) T {
+	GinkgoHelper()
+	optional, ok := cloud.As[T](e.Cloud)
+	if !ok {
+		Skip(unsupportedCloud + reflect.TypeFor[T]().Name())
+	}
+	return optional
+}

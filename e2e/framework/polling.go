@@ -1,0 +1,78 @@
+package framework
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+)
+
+// pollInterval is how often a cloud without events of its own is asked for its servers.
+const pollInterval = 100 * time.Millisecond
+
+// polling makes events of the servers of a cloud that has none of its own, by looking at them again and again. It does not see a server
+// that is off for a moment.
+type polling struct{ cloud.Cloud }
+
+// WatchServers implements node.ServerEvents.
+func (p polling) WatchServers(ctx context.Context) (<-chan node.ServerEvent, error) {
+	out := make(chan node.ServerEvent)
+	go func() {
+		defer close(out)
+		known := map[string]cloud.Server{}
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			servers, err := p.Servers(ctx)
+			if err != nil {
+				return // the cloud of the specs, not of the CCM, fails: specs say so when they use it
+			}
+			for _, e := range changes(known, servers) {
+				select {
+				case out <- e:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}, pollInterval)
+	}()
+	return out, nil
+}
+
+// changes returns what has happened to servers since they were as known, and makes known the servers as they are.
+func changes(known map[string]cloud.Server, servers []cloud.Server) (events []node.ServerEvent) {
+	there := map[string]bool{}
+	for _, s := range servers {
+		there[s.ID] = true
+		was, old := known[s.ID]
+		known[s.ID] = s
+		if !old {
+			events = append(events, node.ServerEvent{Type: node.ServerCreated, Server: NodeServer(s)})
+		}
+		switch {
+		case s.Running && !was.Running:
+			events = append(events, node.ServerEvent{Type: node.ServerStarted, Server: NodeServer(s)})
+		case was.Running && !s.Running:
+			events = append(events, node.ServerEvent{Type: node.ServerStopped, Server: NodeServer(s)})
+		case old && was.Local != s.Local:
+			events = append(events, node.ServerEvent{Type: node.ServerChanged, Server: NodeServer(s)})
+		}
+	}
+	for id, s := range known {
+		if !there[id] {
+			delete(known, id)
+			events = append(events, node.ServerEvent{Type: node.ServerDeleted, Server: NodeServer(s)})
+		}
+	}
+	return events
+}
+
+// NodeServer returns a server as simulated nodes know it.
+func NodeServer(s cloud.Server) node.Server {
+	server := node.Server{ID: s.ID, Name: s.Name}
+	if s.Local.IsValid() {
+		server.Addresses = append(server.Addresses, s.Local)
+	}
+	return server
+}

@@ -1,0 +1,90 @@
+package hetzner
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+)
+
+// Faults make a simulated cloud misbehave. On a real cloud there are none: specs that need them have the label FakeOnly.
+type Faults struct {
+	rules fault.Rules
+	env   *Env
+	// client is a part of the User-Agent of whose requests fail. If empty, the CCM's do.
+	client string
+}
+
+// Of returns the faults of another client, by a part of its User-Agent.
+func (fs Faults) Of(client string) Faults {
+	fs.client = client
+	return fs
+}
+
+// Add adds a fault rule for the client's requests until the spec ends or the returned function is called. It sets
+// Client.
+func (fs Faults) Add(f fault.Rule) (name string, remove func()) {
+	GinkgoHelper()
+	f.Client = cmp.Or(fs.client, framework.Current().CCM.UserAgent)
+	rule, err := fs.rules.Add(context.Background(), f)
+	Expect(err).NotTo(HaveOccurred())
+	remove = func() {
+		GinkgoHelper()
+		_, err := fs.rules.Remove(context.Background(), rule.Name)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	DeferCleanup(remove) // other specs may use the cloud
+	return rule.Name, remove
+}
+
+// Await waits until a fault has been applied n times in all.
+func (fs Faults) Await(ctx context.Context, name string, n int) {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(ctx, framework.Timeout)
+	defer cancel()
+	_, err := fs.rules.Await(ctx, name, uint64(n))
+	Expect(err).NotTo(HaveOccurred(), "the fault %s was not applied %d times", name, n)
+}
+
+// Applied returns how many requests a fault has been applied to.
+func (fs Faults) Applied(name string) int {
+	GinkgoHelper()
+	status, ok, err := fs.rules.Get(context.Background(), name)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(ok).To(BeTrue(), "there is no fault %s", name)
+	return int(status.Applied)
+}
+
+// Hold holds one of the client's requests until the spec ends: the n-th that the rule selects, counted from 1. If
+// carriedOut, the cloud carries it out and holds only the answer; otherwise it never carries it out. The returned
+// function waits until the request has arrived, but not until it is carried out.
+func (fs Faults) Hold(f fault.Rule, n int, carriedOut bool) (await func(context.Context)) {
+	GinkgoHelper()
+	f.Effect = fault.Latency(24 * time.Hour)
+	f.Effect.After = carriedOut
+	f.From, f.To = n, n
+	name, _ := fs.Add(f)
+	return func(ctx context.Context) {
+		GinkgoHelper()
+		fs.Await(ctx, name, 1)
+	}
+}
+
+// CountWrites counts the requests from now on that have the token and change something. The journal does not
+// distinguish the CCMs of one spec, but each may have a token of its own.
+func (fs Faults) CountWrites(token string) (count func() int) {
+	GinkgoHelper()
+	// A rule that changes nothing, and counts.
+	rule, err := fs.rules.Add(context.Background(), fault.Rule{Token: token, Writes: true, Effect: fault.Latency(1)})
+	Expect(err).NotTo(HaveOccurred())
+	return func() int {
+		status, _, err := fs.rules.Get(context.Background(), rule.Name)
+		Expect(err).NotTo(HaveOccurred())
+		return int(status.Matched)
+	}
+}
