@@ -65,7 +65,7 @@ func (p *machinePool) answer(ctx context.Context, n int) {
 // too much for a laptop.
 func exampleMachines() []any {
 	return []any{
-		framework.Needs(framework.NodeRoutes, framework.NodeSelector), framework.BringsNodes(), Serial,
+		framework.Needs(framework.Machines, framework.NodeRoutes, framework.NodeSelector), framework.BringsNodes(), Serial,
 		Label(framework.RealNodes, framework.Dataplane, "machine"),
 	}
 }

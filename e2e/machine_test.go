@@ -29,7 +29,7 @@ func serverNames(ctx context.Context, env *hetzner.Env) (names []string) {
 // otherType is a server type that the Machines of a spec do not have at first.
 const otherType = "cx33"
 
-var _ = Describe("A MachineDeployment", framework.Needs(framework.NodeRoutes), framework.Long,
+var _ = Describe("A MachineDeployment", framework.Needs(framework.Machines, framework.NodeRoutes), framework.Long,
 	Label(framework.OwnCloud, "machine", "dataplane"), func() {
 		var env *hetzner.Env
 
@@ -115,7 +115,7 @@ var _ = Describe("A MachineDeployment", framework.Needs(framework.NodeRoutes), f
 		)
 	})
 
-var _ = Describe("A machine controller that is killed", framework.Needs(framework.NodeRoutes),
+var _ = Describe("A machine controller that is killed", framework.Needs(framework.Machines, framework.NodeRoutes),
 	Label(framework.OwnCloud, "machine", "process", "fake-only"), func() {
 		DescribeTable("leaves only what its successor finds", func(ctx SpecContext, operation string, carriedOut bool) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{})
@@ -143,7 +143,7 @@ var _ = Describe("A machine controller that is killed", framework.Needs(framewor
 		)
 	})
 
-var _ = Describe("A machine controller in two processes", framework.Needs(framework.NodeRoutes),
+var _ = Describe("A machine controller in two processes", framework.Needs(framework.Machines, framework.NodeRoutes),
 	Label(framework.OwnCloud, "machine", "process"), func() {
 		It("works in the one that leads, and in the other as soon as that ends", func(ctx SpecContext) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{})
@@ -176,7 +176,7 @@ var _ = Describe("A machine controller in two processes", framework.Needs(framew
 		}, SpecTimeout(3*time.Minute))
 	})
 
-var _ = Describe("The API of Machines", Label(framework.OwnCloud, "machine"), func() {
+var _ = Describe("The API of Machines", framework.Needs(framework.Machines), Label(framework.OwnCloud, "machine"), func() {
 	DescribeTable("refuses", func(ctx SpecContext, change func(*v1alpha1.MachineDeployment), message string) {
 		env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 		d := env.Machines.Deployment("pool", 0)

@@ -89,10 +89,7 @@ var _ = Describe("Node", Label("node"), func() {
 				hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: biggerType}}))
 			env.Servers.PowerOn(ctx, server)
 			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
-				g.Expect(n.Labels).To(And(
-					HaveKeyWithValue(corev1.LabelInstanceTypeStable, biggerType),
-					HaveKeyWithValue(corev1.LabelInstanceType, biggerType),
-				))
+				g.Expect(n.Labels).To(HaveKeyWithValue(corev1.LabelInstanceTypeStable, biggerType))
 			})
 		})
 

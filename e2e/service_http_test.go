@@ -114,8 +114,16 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 	}
 
-	It("is served with an uploaded certificate, and redirects HTTP to HTTPS", framework.Needs(framework.UploadedCertificates),
-		func(ctx SpecContext) {
+	It("is served with an uploaded certificate", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
+		ca := newAuthority()
+		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
+		env.Services.Create(ctx, "web",
+			https(map[string]string{"certificate-type": "uploaded", "http-certificates": env.Cloud.Unique("shop")}))
+		awaitHTTPS(ctx, "web", domain, ca.roots())
+	})
+
+	It("redirects HTTP to HTTPS, and follows a change of its uploaded certificate, which outlives it",
+		framework.Needs(framework.UploadedCertificates, framework.HTTP, framework.SettingUpdates), func(ctx SpecContext) {
 			ca := newAuthority()
 			first := ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
 			env.Services.Create(ctx, "web",

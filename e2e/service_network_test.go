@@ -48,7 +48,28 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 			env.CCM.ExpectNoServiceWrites(ctx)
 		})
 
-	It("can be private only: no public address, private targets, and answers inside the network", framework.Needs(framework.PrivateNetwork),
+	It("reaches its nodes through their private addresses with use-private-ip", framework.Needs(framework.PrivateNetwork),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			env.Nodes.Create(ctx, "node-1", "node-2")
+			env.Services.Create(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
+			env.Traffic.AwaitServed(ctx, "web")
+			lb := env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
+			Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
+			Expect(lb.PrivateNet).To(HaveLen(1))
+		})
+
+	It("has no public address with disable-public-network and use-private-ip", framework.Needs(framework.PrivateNetwork),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			env.Nodes.Create(ctx, "node-1")
+			env.Services.Create(ctx, "web", annotate(map[string]string{"disable-public-network": "true", "use-private-ip": "true"}))
+			lb := env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1"))
+			Expect(lb.PublicNet.Enabled).To(BeFalse())
+			Expect(lb.PrivateNet).To(HaveLen(1))
+			env.Traffic.AwaitAnswer(ctx, "web", lb.PrivateNet[0].IP.String(), framework.Port)
+		})
+
+	It("can be private only and public again: no public address, private targets, and answers inside the network",
+		framework.Needs(framework.PrivateNetwork, framework.PrivateOnly, framework.SettingUpdates, framework.IPMode),
 		Label(framework.OwnCloud), func(ctx SpecContext) {
 			env.Nodes.Create(ctx, "node-1", "node-2")
 			env.Services.Create(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
@@ -85,7 +106,7 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 		})
 
 	It("reaches all nodes through their private addresses with the annotation, those without a public one included",
-		framework.Needs(framework.PrivateNetwork), Label(framework.OwnCloud), func(ctx SpecContext) {
+		framework.Needs(framework.PrivateNetwork, framework.PrivateNodes, framework.SettingUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
 			env.Servers.Create(ctx, "inside", publicNet(false, false))
 			env.Nodes.AwaitInitialized(ctx, "inside")
 			env.Nodes.Create(ctx, "outside")
@@ -100,8 +121,8 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "inside", "outside")
 		})
 
-	It("changes to private targets one by one, without a request that fails", framework.Needs(framework.PrivateNetwork),
-		Label(framework.OwnCloud), func(ctx SpecContext) {
+	It("changes to private targets one by one, without a request that fails",
+		framework.Needs(framework.PrivateNetwork, framework.SettingUpdates, framework.SmoothTargets), Label(framework.OwnCloud), func(ctx SpecContext) {
 			env.Nodes.Create(ctx, "node-1", "node-2")
 			env.Services.Create(ctx, "web")
 			address := env.Traffic.AwaitServed(ctx, "web")
@@ -140,8 +161,22 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 			Expect(hetzner.IPNet("10.0.9.0/24").Contains(lb.PrivateNet[0].IP)).To(BeTrue(), "%s", lb.PrivateNet[0].IP)
 		})
 
-	It("shows pods the client's address with the PROXY protocol, and sets the IP mode Proxy", framework.Needs(framework.ProxyProtocol),
-		func(ctx SpecContext) {
+	It("shows pods the client's address with the PROXY protocol", framework.Needs(framework.ProxyProtocol), func(ctx SpecContext) {
+		env.Nodes.Workers(ctx, 1)
+		env.Pods.SetProxyProtocol("web", true)
+		env.Services.Create(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": "true"}))
+		address := env.Traffic.AwaitServed(ctx, "web")
+		from := netip.MustParseAddr(env.Traffic.OutsideAddress())
+		answer, err := env.Traffic.GetURL(ctx, env.Traffic.Client(framework.ClientOptions{From: from}),
+			framework.URL("http", address, framework.Port))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(answer.ProxyProtocol).To(Equal(1))
+		Expect(netip.MustParseAddrPort(answer.Client).Addr()).To(Equal(from))
+		Expect(netip.MustParseAddrPort(answer.Peer).Addr()).NotTo(Equal(from), "the connection itself is the load balancer's")
+	})
+
+	It("has the IP mode Proxy while it has the PROXY protocol, which can be switched off",
+		framework.Needs(framework.ProxyProtocol, framework.IPMode, framework.SettingUpdates), func(ctx SpecContext) {
 			env.Nodes.Workers(ctx, 1)
 			env.Pods.SetProxyProtocol("web", true)
 			env.Services.Create(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": "true"}))
@@ -151,20 +186,11 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 			}
 			Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeProxy))
 
-			from := netip.MustParseAddr(env.Traffic.OutsideAddress())
-			client := env.Traffic.Client(framework.ClientOptions{From: from})
-			url := framework.URL("http", address, framework.Port)
-			answer, err := env.Traffic.GetURL(ctx, client, url)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(answer.ProxyProtocol).To(Equal(1))
-			Expect(netip.MustParseAddrPort(answer.Client).Addr()).To(Equal(from))
-			Expect(netip.MustParseAddrPort(answer.Peer).Addr()).NotTo(Equal(from), "the connection itself is the load balancer's")
-
 			By("switching it off")
 			env.Pods.SetProxyProtocol("web", false)
 			env.Services.Update(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": ""}))
 			Eventually(func(g Gomega) {
-				answer, err := env.Traffic.GetURL(ctx, client, url)
+				answer, err := env.Traffic.Get(ctx, address, framework.Port)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(answer.ProxyProtocol).To(BeZero())
 				g.Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeVIP))

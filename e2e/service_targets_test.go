@@ -96,8 +96,18 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 			stream.ExpectUndisturbed()
 		})
 
-	It("has the targets of the node selector, also when a node's labels change", framework.Needs(framework.NodeSelector),
+	It("has the nodes as targets that the node selector chooses, and no others", framework.Needs(framework.NodeSelector),
 		func(ctx SpecContext) {
+			names := env.Nodes.Workers(ctx, 2).Names()
+			edge := "edge"
+			labelNode(ctx, env, names[0], "pool", &edge)
+			env.Services.Create(ctx, "web", annotate(map[string]string{"node-selector": "pool=edge"}))
+			env.Traffic.AwaitServed(ctx, "web")
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[0]))
+		})
+
+	It("follows the labels of nodes, and a node selector that goes",
+		framework.Needs(framework.NodeSelector, framework.NodeLabelUpdates, framework.SettingUpdates), func(ctx SpecContext) {
 			names := env.Nodes.Workers(ctx, 2).Names()
 			edge, db := "edge", "db"
 			labelNode(ctx, env, names[0], "pool", &edge)
@@ -118,7 +128,7 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 		})
 
 	It("loses no request when the node selector chooses a node that does not serve yet",
-		framework.Needs(framework.NodeSelector, framework.LocalPolicy, framework.SmoothTargets), Label(framework.OwnCloud),
+		framework.Needs(framework.NodeSelector, framework.SettingUpdates, framework.LocalPolicy, framework.SmoothTargets), Label(framework.OwnCloud),
 		func(ctx SpecContext) {
 			names := env.Nodes.Workers(ctx, 2).Names()
 			for i, pool := range []string{"old", "new"} {

@@ -60,10 +60,18 @@ const (
 	LocalPolicy Feature = "local-policy"
 	// NodeSelector: the annotation node-selector chooses the targets.
 	NodeSelector Feature = "node-selector"
-	// ProxyProtocol: the annotation uses-proxyprotocol, with the IP mode Proxy in the Service's status.
+	// NodeLabelUpdates: a label of a node that changes changes the targets, too.
+	NodeLabelUpdates Feature = "node-label-updates"
+	// SettingUpdates: annotations that change later change the load balancer, without a new one.
+	SettingUpdates Feature = "setting-updates"
+	// ProxyProtocol: the annotation uses-proxyprotocol.
 	ProxyProtocol Feature = "proxy-protocol"
+	// IPMode: the addresses in a Service's status have their IP mode (KEP-1860).
+	IPMode Feature = "ip-mode"
 	// PrivateNetwork: annotations make targets, or all of a load balancer, private.
 	PrivateNetwork Feature = "private-network"
+	// PrivateOnly: a load balancer without a public address has private targets without another annotation.
+	PrivateOnly Feature = "private-only"
 	// PrivateNodes: nodes without public addresses are private targets without an annotation.
 	PrivateNodes Feature = "private-nodes"
 	// PrivateAddress: annotations choose the load balancer's private address or subnet.
@@ -99,6 +107,8 @@ const (
 	Sharing Feature = "sharing"
 	// Conditions: a condition in a Service's status says why it is pending, and events name fields without an effect.
 	Conditions Feature = "conditions"
+	// Machines: the machine controller of this repository runs next to the CCM, whose nodes have its servers.
+	Machines Feature = "machines"
 	// LeastPrivilege: the manifest asks for the rights that are needed in the cluster and on the node, and for no others.
 	LeastPrivilege Feature = "least-privilege"
 )
@@ -108,9 +118,10 @@ func Features() []Feature {
 	return []Feature{
 		AddressFamily, AddressUpdates, TypeUpdates, ForeignNodes, ShutdownTaint, CarefulDeletion, NodeRoutes, Repair,
 		KeepForeign, AdoptByName, AdoptByLabel, TakeOver, OneOwner, Release, Events, SettingEvents, TypeLimits, SmoothPorts, SmoothTargets,
-		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, ProxyProtocol, PrivateNetwork, PrivateNodes, PrivateAddress,
+		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, NodeLabelUpdates, SettingUpdates, ProxyProtocol, IPMode,
+		PrivateNetwork, PrivateOnly, PrivateNodes, PrivateAddress,
 		HTTP, UploadedCertificates, ManagedCertificates, CallBudgets, FaultTolerance, CrashSafety, LeaderFence, SettingsCheck,
-		TokenFile, PortSettings, Retention, SelectorTargets, Lending, Sharing, Conditions, LeastPrivilege,
+		TokenFile, PortSettings, Retention, SelectorTargets, Lending, Sharing, Conditions, Machines, LeastPrivilege,
 	}
 }
 

@@ -44,7 +44,7 @@ func (Driver) PrepareKind(ctx context.Context, ccm framework.CCMDescription) err
 
 // runsMachineController reports whether the machine controller runs, too, for all specs about Machines.
 func runsMachineController(ccm framework.CCMDescription) bool {
-	return ccm.Has(framework.NodeRoutes) && ccm.Has(framework.NodeSelector)
+	return ccm.Has(framework.Machines) && ccm.Has(framework.NodeRoutes) && ccm.Has(framework.NodeSelector)
 }
 
 // OpenKind implements framework.KindDriver.
