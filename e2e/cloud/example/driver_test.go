@@ -30,8 +30,8 @@ func TestOpenSaysThatThereIsNothingToOpen(t *testing.T) {
 	}
 }
 
-// api sends a request as a client with a User-Agent, and decodes the answer.
-func api[T any](ctx context.Context, c cloud.Cloud, agent, method, path string, body any) (out T, err error) {
+// call sends a request as a client with a User-Agent, and decodes the answer.
+func call[T any](ctx context.Context, c cloud.Cloud, agent, method, path string, body any) (out T, err error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return out, err
@@ -60,7 +60,7 @@ func api[T any](ctx context.Context, c cloud.Cloud, agent, method, path string, 
 }
 
 func listServers(ctx context.Context, c cloud.Cloud, agent string) error {
-	out, err := api[struct{ Instances []example.Instance }](ctx, c, agent, "GET", "/instances", nil)
+	out, err := call[struct{ Instances []example.Instance }](ctx, c, agent, "GET", "/instances", nil)
 	if err == nil && out.Instances == nil {
 		err = errors.New("there is not a list in the answer")
 	}
@@ -68,7 +68,7 @@ func listServers(ctx context.Context, c cloud.Cloud, agent string) error {
 }
 
 func createLoadBalancer(ctx context.Context, c cloud.Cloud, name string, port, nodePort uint16, servers ...cloud.Server) error {
-	_, err := api[any](ctx, c, "test/1", "POST", "/load-balancers", map[string]any{"name": name, "region": example.Region})
+	_, err := call[any](ctx, c, "test/1", "POST", "/load-balancers", map[string]any{"name": name, "region": example.Region})
 	if err != nil {
 		return err
 	}
@@ -80,6 +80,6 @@ func createLoadBalancer(ctx context.Context, c cloud.Cloud, name string, port, n
 			}
 		}
 	}
-	_, err = api[any](ctx, c, "test/1", "POST", "/listeners", map[string]any{"load_balancer": name, "port": port, "backends": backends})
+	_, err = call[any](ctx, c, "test/1", "POST", "/listeners", map[string]any{"load_balancer": name, "port": port, "backends": backends})
 	return err
 }
