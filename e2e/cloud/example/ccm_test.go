@@ -339,23 +339,34 @@ func TestATokenOfAnotherAccountProvesNothing(t *testing.T) {
 // TestAnAnswerOfAProxyProvesNothing shows that an answer must be the API's.
 func TestAnAnswerOfAProxyProvesNothing(t *testing.T) {
 	t.Parallel()
+	const notFound, noInstances = `{"error": {"code": "instance_not_found", "message": "…"}}`, `{"instances": []}`
 	for name, answer := range map[string]struct {
 		status     int
 		kind, body string
+		list       string // what the list answers; empty: the same
 	}{
-		"404 without JSON":          {404, "text/plain", "not found"},
-		"404 with other JSON":       {404, "application/json", `{"message": "no Route matched with those values"}`},
-		"404 of an unknown path":    {404, "application/json", `{"error": {"code": "unknown_path", "message": "…"}}`},
-		"404 and lists without one": {404, "application/json", `{"error": {"code": "instance_not_found", "message": "…"}}`},
-		"200 with an empty object":  {200, "application/json", `{}`},
-		"200 with null":             {200, "application/json", `null`},
-		"200 with an empty list":    {200, "application/json", `{"instances": []}`},
-		"200 about another one":     {200, "application/json", `{"instance": {"id": "vm-2"}}`},
+		"404 without JSON":               {404, "text/plain", "not found", noInstances},
+		"404 with other JSON":            {404, "application/json", `{"message": "no Route matched with those values"}`, noInstances},
+		"404 of an unknown path":         {404, "application/json", `{"error": {"code": "unknown_path", "message": "…"}}`, noInstances},
+		"500":                            {500, "application/json", `{"error": {"code": "internal", "message": "…"}}`, noInstances},
+		"404 to all questions":           {404, "application/json", notFound, ""},
+		"404, and a list that is null":   {404, "application/json", notFound, `{"instances": null}`},
+		"404, and nothing like a list":   {404, "application/json", notFound, `{}`},
+		"404, and a list of other items": {404, "application/json", notFound, `{"instances": ["vm-1"]}`},
+		"200 with an empty object":       {200, "application/json", `{}`, noInstances},
+		"200 with null":                  {200, "application/json", `null`, noInstances},
+		"200 with an empty list":         {200, "application/json", noInstances, noInstances},
+		"200 about another one":          {200, "application/json", `{"instance": {"id": "vm-2"}}`, noInstances},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, p := NewWithT(t), newPair(t, "node-1")
-			p.wire.cloud = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			p.wire.cloud = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/instances") && answer.list != "" {
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = w.Write([]byte(answer.list))
+					return
+				}
 				w.Header().Set("Content-Type", answer.kind)
 				w.WriteHeader(answer.status)
 				_, _ = w.Write([]byte(answer.body))
