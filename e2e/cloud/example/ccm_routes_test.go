@@ -77,7 +77,7 @@ func TestRoutesOfOtherNodesAreNotMade(t *testing.T) {
 func TestNoRouteIsListedWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	everyEffect(t, func(t *testing.T, effect string) {
-		g, p := NewWithT(t), newPair(t, "node-1")
+		g, p := NewWithT(t), newPairFor(t, effect, "node-1")
 		p.know(t, p.nodes...)
 		r := &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"}
 		g.Expect(p.routes().CreateRoute(t.Context(), "", "", r)).To(Succeed())

@@ -183,7 +183,7 @@ func TestALimitOfTheAccountIsReported(t *testing.T) {
 func TestAnyWriteMayFail(t *testing.T) {
 	t.Parallel()
 	everyEffect(t, func(t *testing.T, effect string) {
-		g, p := NewWithT(t), newPair(t, "a", "b")
+		g, p := NewWithT(t), newPairFor(t, effect, "a", "b")
 		again := func(what string, try func() error) {
 			t.Helper()
 			var err error

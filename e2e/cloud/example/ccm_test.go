@@ -77,6 +77,20 @@ func (w *wire) isDead() bool {
 // newPair makes a cloud with instances, and a provider that knows their nodes.
 func newPair(t *testing.T, names ...string) *pair {
 	t.Helper()
+	return newPairWithin(t, "30s", names...) // long, for a busy computer
+}
+
+// newPairFor is newPair for requests that meet an effect, and do not wait long for an answer that never comes.
+func newPairFor(t *testing.T, effect string, names ...string) *pair {
+	t.Helper()
+	if effect == example.Hang {
+		return newPairWithin(t, "1s", names...)
+	}
+	return newPair(t, names...)
+}
+
+func newPairWithin(t *testing.T, timeout string, names ...string) *pair {
+	t.Helper()
 	p := &pair{}
 	start := time.Now()
 	c, _ := newCloud(t, example.Options{Provisioning: 1, Now: func() time.Time {
@@ -90,7 +104,7 @@ func newPair(t *testing.T, names ...string) *pair {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { _ = c.Close() }) // first, so that requests that hang end
 	env := map[string]string{
-		"EXAMPLE_ENDPOINT": server.URL + example.Path, "EXAMPLE_TOKEN": "example-token", "EXAMPLE_REQUEST_TIMEOUT": "100ms",
+		"EXAMPLE_ENDPOINT": server.URL + example.Path, "EXAMPLE_TOKEN": "example-token", "EXAMPLE_REQUEST_TIMEOUT": timeout,
 	}
 	client, err := provider.NewClient(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 	if err != nil {
@@ -300,18 +314,16 @@ func TestNodesFollowTheStateOfTheirInstance(t *testing.T) {
 func TestNothingIsGoneWithoutAProof(t *testing.T) {
 	t.Parallel()
 	everyEffect(t, func(t *testing.T, effect string) {
-		g, p := NewWithT(t), newPair(t, "node-1")
+		g, p := NewWithT(t), newPairFor(t, effect, "node-1")
 		s := web(8080)
 		_, err := p.ensure(t.Context(), s, p.nodes...)
 		g.Expect(err).NotTo(HaveOccurred())
 		remove := p.fault(t, example.Fault{Effect: effect})
-		for range 2 {
-			exists, err := p.instances().InstanceExists(t.Context(), p.nodes[0])
-			g.Expect(exists || err != nil).To(BeTrue(), "the node would be deleted")
-			_, exists, err = p.balancers().GetLoadBalancer(t.Context(), "", s)
-			g.Expect(exists || err != nil).To(BeTrue(), "the Service would go without its load balancer")
-			g.Expect(p.balancers().EnsureLoadBalancerDeleted(t.Context(), "", s)).NotTo(Succeed(), "the Service would go")
-		}
+		exists, err := p.instances().InstanceExists(t.Context(), p.nodes[0])
+		g.Expect(exists || err != nil).To(BeTrue(), "the node would be deleted")
+		_, exists, err = p.balancers().GetLoadBalancer(t.Context(), "", s)
+		g.Expect(exists || err != nil).To(BeTrue(), "the Service would go without its load balancer")
+		g.Expect(p.balancers().EnsureLoadBalancerDeleted(t.Context(), "", s)).NotTo(Succeed(), "the Service would go")
 		remove()
 		g.Expect(p.instances().InstanceExists(t.Context(), p.nodes[0])).To(BeTrue())
 		_, err = p.ensure(t.Context(), s, p.nodes...) // what was half deleted, is made again
@@ -381,10 +393,10 @@ func TestAnAnswerOfAProxyProvesNothing(t *testing.T) {
 
 func TestRequestsHaveATimeLimit(t *testing.T) {
 	t.Parallel()
-	g, p := NewWithT(t), newPair(t, "node-1")
+	g, p := NewWithT(t), newPairFor(t, example.Hang, "node-1")
 	p.fault(t, example.Fault{Effect: example.Hang})
 	start := time.Now()
 	_, err := p.instances().InstanceExists(t.Context(), p.nodes[0])
 	g.Expect(err).To(MatchError(ContainSubstring("GET /instances/")))
-	g.Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second))
+	g.Expect(time.Since(start)).To(BeNumerically("<", 20*time.Second))
 }
