@@ -125,7 +125,7 @@ func (b *balanced) answers(t *testing.T, n int) map[string]int {
 	for range n {
 		name, err := ask(b.dial(t))
 		if err != nil {
-			name = "nobody"
+			name = "none"
 		}
 		count[name]++
 	}
@@ -143,7 +143,7 @@ func TestBackendsTakeTurnsAndDeadOnesAreLeftOut(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(b.answers(t, 9)).To(Equal(map[string]int{"c": 9}), "a connection was lost with an instance that is off")
 	g.Expect(b.cloud.DeleteInstance(b.servers["c"].instance.ID)).To(Succeed())
-	g.Expect(b.answers(t, 2)).To(Equal(map[string]int{"nobody": 2}))
+	g.Expect(b.answers(t, 2)).To(Equal(map[string]int{"none": 2}))
 	_, err = b.cloud.ChangeInstance(b.servers["b"].instance.ID, "", example.Running)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(b.answers(t, 3)).To(Equal(map[string]int{"b": 3}))

@@ -55,36 +55,42 @@ type options struct {
 	LoadBalancers  string `json:"loadBalancers"`
 }
 
-// run starts the program, asks what it is, and makes it start or open a cloud.
+// run starts the program, and makes it start or open a cloud.
 func (d Driver) run(ctx context.Context, method string, o cloud.Options) (cloud.Cloud, error) {
-	c := &program{driver: d, name: cmp.Or(d.Path, "a driver without a path"), ended: make(chan struct{})}
+	c := &program{driver: d, name: d.Path, ended: make(chan struct{})}
 	if err := c.start(o.Log); err != nil {
-		return nil, fmt.Errorf("cannot start the driver %s: %w; make it executable, or give its path", c.name, err)
+		return nil, fmt.Errorf("cannot start the driver %q: %w; make it executable, or give its path", d.Path, err)
 	}
+	if err := d.begin(ctx, c, method, o); err != nil {
+		return nil, errors.Join(err, c.end())
+	}
+	return c, nil
+}
+
+// begin asks a program what it is, and makes it start or open a cloud.
+func (d Driver) begin(ctx context.Context, c *program, method string, o cloud.Options) error {
 	var is struct {
 		Protocol   int      `json:"protocol"`
 		Interfaces []string `json:"interfaces"`
 	}
-	err := c.call(ctx, "Describe", map[string]int{"protocol": Protocol}, &is)
-	if err == nil {
-		err = c.accept(is.Protocol, is.Interfaces)
+	if err := c.call(ctx, "Describe", map[string]int{"protocol": Protocol}, &is); err != nil {
+		return err
 	}
-	if err == nil {
-		var started struct {
-			CCM *cloud.CCM `json:"ccm"`
-		}
-		params := options{o.ProviderPrefix, o.OwnerLabel, o.UserAgent, o.Servers.String(), o.LoadBalancers.String()}
-		if err = c.call(ctx, method, params, &started); err == nil && started.CCM == nil {
-			err = fmt.Errorf(`%s: its result has no "ccm": write what a CCM of the cloud is started with`, c.name)
-		}
-		if started.CCM != nil {
-			c.ccm = *started.CCM
-		}
+	if err := c.accept(is.Protocol, is.Interfaces); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, errors.Join(err, c.end())
+	var started struct {
+		CCM *cloud.CCM `json:"ccm"`
 	}
-	return c, nil
+	params := options{o.ProviderPrefix, o.OwnerLabel, o.UserAgent, o.Servers.String(), o.LoadBalancers.String()}
+	if err := c.call(ctx, method, params, &started); err != nil {
+		return err
+	}
+	if started.CCM == nil {
+		return fmt.Errorf(`%s: the result of %s has no "ccm": write what a CCM of the cloud is started with`, c.name, method)
+	}
+	c.ccm = *started.CCM
+	return nil
 }
 
 // accept checks what Describe has answered.

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/signal"
+	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -365,4 +368,71 @@ func FuzzDecodeReply(f *testing.F) {
 		}
 		_ = shorten(string(line))
 	})
+}
+
+// TestTheSessionOfTheManual shows that the session of README.md is one: this end sends its calls, and takes its answers.
+func TestTheSessionOfTheManual(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	text, err := os.ReadFile("README.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, session, found := strings.Cut(string(text), "```json\n")
+	g.Expect(found).To(BeTrue())
+	session, _, _ = strings.Cut(session, "```")
+	lines := strings.Split(strings.TrimSpace(session), "\n")
+	g.Expect(lines).To(HaveLen(10))
+
+	calls, toCalls := io.Pipe()
+	answers, toAnswers := io.Pipe()
+	c := &program{name: "manual", conn: newConn(toCalls, answers, func() error { return errors.New("the end") })}
+	go func() { // the program: it expects the calls of the manual, and gives the answers
+		in := bufio.NewScanner(calls)
+		for i := 0; i < len(lines) && in.Scan(); i += 2 {
+			if !jsonEqual(in.Text(), lines[i]) {
+				t.Errorf("got the call %s, and the manual has %s", in.Text(), lines[i])
+			}
+			_, _ = fmt.Fprintln(toAnswers, lines[i+1])
+		}
+		_ = toAnswers.Close()
+	}()
+	d := Driver{}
+	g.Expect(d.begin(t.Context(), c, "Start", cloud.Options{
+		ProviderPrefix: "example://", UserAgent: "example-ccm", Servers: netip.MustParsePrefix("127.72.0.0/16"),
+		LoadBalancers: netip.MustParsePrefix("127.73.0.0/16"),
+	})).To(Succeed())
+	g.Expect(c.Implements("Router")).To(BeTrue())
+	g.Expect(c.CCM().Env).To(HaveKeyWithValue("EXAMPLE_TOKEN", "example-token"))
+	s, err := c.CreateServer(t.Context(), "node-1")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(s.ProviderID).To(Equal("example://north-a/vm-7f3a"))
+	g.Expect(s.Local.String()).To(Equal("127.72.0.1"))
+	g.Expect(s.Addresses).To(HaveLen(1))
+	g.Expect(c.DeleteServer(t.Context(), "vm-0000")).To(MatchError(cloud.ErrNotFound))
+	g.Expect(c.call(t.Context(), "Close", struct{}{}, nil)).To(Succeed())
+}
+
+func jsonEqual(a, b string) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// TestTheManualHasAllMethods compares README.md with the calls that cloud.go and program.go make.
+func TestTheManualHasAllMethods(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	manual, err := os.ReadFile("README.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	n := 0
+	for _, file := range []string{"cloud.go", "program.go"} {
+		code, err := os.ReadFile(file)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, found := range regexp.MustCompile(`"([A-Z][A-Za-z]+)", (?:by|of|struct|map|o\))`).FindAllStringSubmatch(string(code), -1) {
+			n++
+			g.Expect(string(manual)).To(ContainSubstring("`" + found[1] + "`"))
+		}
+	}
+	g.Expect(n).To(Equal(20), "calls were found")
+	for _, name := range interfaces {
+		g.Expect(string(manual)).To(ContainSubstring("| `" + name + "` |"))
+	}
 }
