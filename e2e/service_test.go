@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
@@ -10,14 +11,17 @@ import (
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
 var _ = Describe("Service", Label("service"), func() {
 	It("gets a load balancer whose address answers from outside of the cluster", Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.Nodes.Workers(ctx, 2)
+		begin := time.Now()
 		env.Services.Create(ctx, "web")
 		env.Traffic.AwaitServed(ctx, "web")
+		framework.RecordFigure(speclist.TimeToFirstTraffic, "s", time.Since(begin).Seconds())
 		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 		env.CCM.ExpectNoServiceWrites(ctx)
 	})

@@ -193,7 +193,7 @@ if [ -e "$E2E_OUT/incidents.md" ]; then
 fi
 if [ -e "$E2E_OUT/specs.json" ] && [ "$(dirname "$E2E_OUT")" = "$PWD/out" ]; then
 	"$E2E_OUT/e2e" report out
-	echo "report of all runs: out/report.html, specs.md; badges: out/badge-*.svg"
+	echo "report of all runs: $PWD/out/report.html, specs.md"
 fi
 rm -f "$E2E_OUT/e2e" "$E2E_OUT/console"
 echo "reports: $E2E_OUT/report.html, specs.md, junit.xml, report.json; logs: $E2E_OUT/ginkgo.log, control-plane-*"

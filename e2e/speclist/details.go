@@ -93,7 +93,7 @@ const (
 	RequestsNewService   = "requests to create a Service"
 	RequestsSyncService  = "requests to sync a Service without a change"
 	RequestsDropService  = "requests to delete a Service"
-	RequestsNewNode      = "requests for a new node"
+	RequestsNewNode      = "requests for each of four new nodes, without routes"
 	TimeToFirstTraffic   = "time from the creation of a Service to its first answer"
 	LostInARollingChange = "requests lost during a rolling change"
 )

@@ -19,11 +19,15 @@ function changes(before, after, factor) {
   return found;
 }
 
+/** newest returns the run of the suite of the same CCM and kind of cluster. */
+const newest = run => runs.find(r => r !== run && !r.label && r.ccm === run.ccm && r.cluster === run.cluster);
+
 function compare(main) {
   const now = address(), list = h('div');
   const byKey = key => runs.find(r => r.key === key);
-  let after = byKey(now.after) ?? runs.find(r => !r.label) ?? runs[0];
-  let before = byKey(now.before) ?? runs.find(r => r !== after && r.label && r.ccm === after.ccm && r.cluster === after.cluster) ?? runs.find(r => r !== after) ?? after;
+  const loaded = runs.find(r => r.label);
+  let before = byKey(now.before) ?? loaded ?? runs[0];
+  let after = byKey(now.after) ?? newest(before) ?? runs.find(r => r !== before) ?? before;
   let factor = Math.max(1, +now.factor || 2);
   const options = runs.map(r => [r.key, `${r.title}, ${day(r.time)}`]);
   const set = name => value => { note({[name]: value}); read(); };
@@ -39,7 +43,7 @@ function compare(main) {
       const more = check(JSON.parse(await file.text()));
       const first = String(runs.length);
       use([...runs, ...more.map(r => ({...r, label: [file.name, day(r.time)].join(', ')}))]);
-      const same = runs.find(r => !r.label && r.ccm === runs[first].ccm && r.cluster === runs[first].cluster) ?? runs[0];
+      const same = newest(runs[first]) ?? runs[0];
       say(`${file.name} is loaded`);
       location.hash = link({view: 'compare', before: first, after: same.key});
     } catch (error) {
@@ -53,7 +57,7 @@ function compare(main) {
 
   function draw() {
     const found = changes(before, after, factor);
-    const cell = c => c && [state(c.result), ` ${seconds(c.seconds)}`, c.reason && h('div', {class: 'reason'}, c.reason)];
+    const cell = c => c && [state(c.result), ` ${seconds(c.seconds)}`, c.reason && h('div', {class: 'reason'}, reason(c))];
     show(list, h('p', {role: 'status'}, before === after ? 'Choose two different runs.' :
       `${found['Newly failing'].length} newly failing, ${found['Newly passing'].length} newly passing, ${found.Slower.length} slower.`),
     sections.filter(([name]) => found[name].length).map(([name, mood]) => h('section', {}, h('h3', {class: mood}, `${name} (${found[name].length})`),

@@ -9,7 +9,7 @@ function incidents(main) {
     if (!c || c.result === 'not here') return '';
     const note = name => c.notes?.find(n => n.name.startsWith(name))?.text;
     const [calls, traffic] = [note('incident'), note('requests during and after the incident')];
-    return [good(c.result) ? h('span', {class: 'state passed'}, 'survived') : state(c.result), c.reason && h('div', {class: 'reason all'}, c.reason),
+    return [good(c.result) ? h('span', {class: 'state passed'}, 'survived') : state(c.result), c.reason && h('div', {class: 'reason all'}, reason(c)),
       calls && h('div', {class: 'small'}, `calls to the API: ${calls}`), traffic && h('div', {class: 'small'}, `requests of users: ${traffic}`)];
   };
   show(main, h('h2', {}, 'Incidents'), h('p', {}, 'What users of a cluster feel when the cloud has trouble: a node or a target that is lost, a request without an answer, ' +

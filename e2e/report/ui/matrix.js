@@ -58,9 +58,12 @@ function row(s, columns) {
     if (!c) return h('td', {title: 'was not part of the run'});
     // The row's link leads to all columns. These are for the mouse, and no stops of the keyboard.
     return h('td', {}, h('a', {class: 'cell', tabindex: -1, href: link({spec: s.name, run: r.key}), title: c.reason}, state(c.result)),
-      c.reason && c.result !== 'not here' && h('div', {class: 'reason'}, c.reason));
+      c.reason && c.result !== 'not here' && h('div', {class: 'reason'}, reason(c)));
   }));
 }
+
+/** reason returns the reason of a result. That of an unsupported spec is a list of features. */
+const reason = c => c.result === 'unsupported' ? `lacks ${c.reason.replace(/^\[|\]$/g, '')}` : c.reason;
 
 /** card sums up a run. */
 function card(r) {
@@ -68,7 +71,7 @@ function card(r) {
   const n = Object.fromEntries(count), passed = (n.passed ?? 0) + (n['gap closed'] ?? 0);
   const all = passed + (n.failed ?? 0) + (n['known gap'] ?? 0) + (n.unsupported ?? 0);
   return h('section', {class: 'card', 'aria-label': r.title}, h('h3', {}, r.title), h('p', {}, h('strong', {}, `${passed} of ${all}`), ` passed, ${day(r.time)}`),
-    h('p', {class: 'counts'}, count.map(([result, of]) => [state(result), ` ${of} `])),
+    h('p', {class: 'counts'}, count.map(([result, of]) => [h('span', {class: 'count'}, state(result), ` ${of}`), ' '])),
     r.left_out > 0 && h('p', {class: 'small'}, `A part of the specs: ${r.left_out} were left out.`),
     r.incomplete && h('p', {class: 'bad'}, `Incomplete: ${r.incomplete}`));
 }
