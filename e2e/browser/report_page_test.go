@@ -230,7 +230,7 @@ func TestAFailureIsExplainedOnOneTimeline(t *testing.T) {
 
 	s.Click("ccm-from-scratch on kind")
 	s.Sees("waiting for its node")
-	s.Misses("to consist of")
+	s.Await("show no failure", "!document.getElementById('detail').innerText.includes('to consist of')")
 	s.Sees("14 of the CCM to the cloud")
 	s.Click("Close")
 	s.Await("close", "document.getElementById('detail').hidden")

@@ -89,7 +89,7 @@ func TestAFailureHasOneTimeline(t *testing.T) {
 			"goroutine 1:\n\n\tmain.main()\n"),
 		entry("log of spec-001-ccm-2", "time=2026-11-26T13:00:01.75+01:00 level=INFO msg=slog\n{\"ts\":1795694401800.5,\"msg\":\"JSON\"}\n{\"level\":\"info\",\"ts\":1795694401.9}\n2026/11/26 12:00:03 Go's own\n"),
 		entry("requests to the cloud", "12:00:01.600 GET    /v1/servers → 200   spec\n"),
-		entry("cluster", "# nodes\n- name: node-1\n  at: 12:00:00\n\n# services\n[]\n\n12:00:02 Warning Service/web SyncFailed: no\nsecond line\n"),
+		entry("cluster", "# nodes\n- name: node-1\n  at: 12:00:00\n\n# services\n[]\n\n11:59:50 Normal Node/x Of: another spec\n11:59:59 Normal Node/node-1 Ready: yes\n12:00:02 Warning Service/web SyncFailed: no\nsecond line\n"),
 		entry("a note", "text"),
 	)
 	s.StartTime, s.EndTime = s.StartTime.In(time.FixedZone("", 5*3600)), s.EndTime.In(time.FixedZone("", 5*3600))
@@ -100,6 +100,7 @@ func TestAFailureHasOneTimeline(t *testing.T) {
 		got = append(got, string(text))
 	}
 	want := []string{
+		"-1.000 events 11:59:59 Normal Node/node-1 Ready: yes",
 		"1.500 log [spec-001-ccm-1]   a line before the first time",
 		"1.500 log [spec-001-ccm-1] I1126 12:00:01.500000   99 node.go:7] \"starts\"",
 		"1.600 requests 12:00:01.600 GET    /v1/servers → 200   spec",

@@ -65,6 +65,8 @@ func timeline(s types.SpecReport) (lines []speclist.Line, leftOut int) {
 		}
 		lines = append(lines, c.lines(lane, prefix, text)...)
 	}
+	// The cluster, and a CCM that specs share, also tell of the specs before. Events have times in whole seconds.
+	lines = slices.DeleteFunc(lines, func(l speclist.Line) bool { return l.At < -2 })
 	slices.SortStableFunc(lines, func(a, b speclist.Line) int { return cmp.Compare(a.At, b.At) })
 	kept := latest(lines, timelineLines)
 	return kept, len(lines) - len(kept)

@@ -29,7 +29,7 @@ function code(text, at) {
 /** result shows what a spec did in a run. */
 function result(c, run) {
   const sent = c.figures?.find(f => f.name === data.requestsOfTheSpec);
-  const known = [['Result', state(c.result)], ['Reason', c.reason && reason(c)], ['Took', c.begin && seconds(c.seconds)], ['Began', c.begin && c.begin.replace('T', ' ')],
+  const known = [['Result', state(c.result)], ['Reason', c.reason && !c.failure && reason(c)], ['Took', c.begin && seconds(c.seconds)], ['Began', c.begin && c.begin.replace('T', ' ')],
     ['Requests', sent && `${sent.value.toLocaleString('en')} of the CCM to the cloud`],
     ...(c.figures ?? []).filter(f => f !== sent).map(f => [f.name, amount(f)]), ...(c.notes ?? []).map(n => [n.name, n.text])];
   return h('section', {}, h('h3', {}, run.title), h('dl', {}, known.filter(([, value]) => value).map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)])),

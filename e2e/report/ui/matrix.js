@@ -62,8 +62,11 @@ function row(s, columns) {
   }));
 }
 
-/** reason returns the reason of a result. That of an unsupported spec is a list of features. */
-const reason = c => c.result === 'unsupported' ? `lacks ${c.reason.replace(/^\[|\]$/g, '')}` : c.reason;
+/** reason returns the reason of a result. That of an unsupported spec is a list of features; that of a failed one begins with how long it waited. */
+function reason(c) {
+  if (c.result === 'unsupported') return `lacks ${c.reason.replace(/^\[|\]$/g, '')}`;
+  return c.result === 'failed' && c.failure ? c.failure.message.replace(/^Timed out after [\d.]+s\.\s/, '').slice(0, 300) : c.reason;
+}
 
 /** card sums up a run. */
 function card(r) {
