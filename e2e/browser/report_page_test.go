@@ -40,7 +40,7 @@ var promises = []string{
 	"Node becomes Ready", "Node keeps its provider ID after a power cycle", "Node leaves with its server, and no other does",
 	"Service gets a load balancer whose address answers from outside of the cluster", lost, "Service is deleted with its load balancer",
 	"Service loses no request while its nodes are replaced", "Service has one write for a deleted node", "Service uses a certificate of the user",
-	"Route is there for each node", "Route comes back when somebody deletes it", "Route does not take what belongs to others",
+	"Route is there for each node", "Route comes back when a user deletes it", "Route does not take what belongs to others",
 	"Incident an empty list of servers", "Incident a token that is revoked for a while", "Incident load balancers that are locked",
 }
 

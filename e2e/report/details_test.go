@@ -156,7 +156,7 @@ func TestATimelineIsBoundAndFair(t *testing.T) {
 	for i := range 1000 {
 		fmt.Fprintf(&log, "I1126 12:00:%02d.%06d 1 x] %s\n", i/50, i, strings.Repeat("x", 1000))
 	}
-	events.WriteString("12:00:01 Normal Node/a Ready: yes\n12:00:02 Normal Node/b Ready: yes\n")
+	events.WriteString("# nodes\n- name: a\n\n12:00:01 Normal Node/a Ready: yes\n12:00:02 Normal Node/b Ready: yes\n")
 	f := DetailsOf(failedSpec(entry("log of the CCM", log.String()), entry("cluster", events.String()))).Failure
 	seen := map[speclist.Lane]int{}
 	for _, l := range f.Timeline {
