@@ -161,9 +161,9 @@ behaviour: ## Write out/BEHAVIOUR.md, which test guards which sentence of the do
 	cd fakecloud && go test -run '^TestThePageOfBehaviour' ./internal/contract -update
 
 .PHONY: pictures
-pictures: ## Take the README's pictures again, of the page in a browser
-	REQUIRE_BROWSER=1 go test -count=1 -run TestACluster ./e2e/browser
-	mkdir -p .github/pictures && cp out/browser/cluster-light.png out/browser/cluster-dark.png .github/pictures
+pictures: ## Take the pictures of the pages again, of the cloud and of the report, in a browser
+	REQUIRE_BROWSER=1 go test -count=1 -run 'TestACluster|TestTheReportShows' ./e2e/browser
+	mkdir -p .github/pictures && cp out/browser/{cluster,report}-{light,dark}.png .github/pictures
 
 .PHONY: manifests
 manifests: ## Render the Helm chart into ccm/deploy again, after a change of ccm/chart

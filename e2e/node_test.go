@@ -16,6 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -129,7 +130,9 @@ var _ = Describe("Node", Label("node"), func() {
 	It("reads all servers with one request, and writes nothing", framework.Needs(framework.CallBudgets),
 		Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{CCM: map[string]string{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"}})
+			sent := env.CCM.Requests()
 			env.Nodes.Create(ctx, "node-1", "node-2", "node-3", "node-4")
+			framework.RecordFigure(speclist.RequestsNewNode, "requests", float64(env.CCM.Requests()-sent)/4)
 			one := journal.Filter{Client: suite.CCM.UserAgent, Route: "/servers/{id}"}
 			before := env.Cloud.Journal.Count(one)
 			env.CCM.AwaitRequests(ctx, 3, journal.Filter{Method: "GET", Route: "/servers"})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -79,12 +80,12 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081), port(8082)) })
 			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 1)
 			// Find, find as a guest, create with all targets and ports at once, action, load balancer.
-			Expect(calls()).To(BeNumerically("<=", 5))
+			Expect(framework.RecordFigure(speclist.RequestsNewService, "requests", calls())).To(BeNumerically("<=", 5))
 
 			By("syncing without a change")
 			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Annotations["example.com/note"] = "changed" })
 			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
-			Expect(calls()).To(Equal(1), "one call to find the load balancer as it is")
+			Expect(framework.RecordFigure(speclist.RequestsSyncService, "requests", calls())).To(Equal(1), "one call to find the load balancer as it is")
 
 			By("changing the number of a node port")
 			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = suite.FreeNodePort() })
@@ -96,7 +97,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			env.Services.AwaitGone(ctx, "web")
 			// The service controller asks whether there is something before it has it deleted: twice find,
 			// delete, action, certificates.
-			Expect(calls()).To(BeNumerically("<=", 5))
+			Expect(framework.RecordFigure(speclist.RequestsDropService, "requests", calls())).To(BeNumerically("<=", 5))
 		})
 
 		DescribeTable("has as many writes as there are changes",

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/example"
 	_ "github.com/ccm-from-scratch/ccm-from-scratch/e2e/conformance" // the specs that know no cloud
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
@@ -19,6 +20,7 @@ var suite *framework.Suite
 
 func TestE2E(t *testing.T) {
 	framework.Register(framework.DefaultDriver, hetzner.Driver{})
+	framework.Register("example", example.Driver{})
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "ccm-from-scratch")
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the end-to-end suite: scripts/e2e.sh [flags of ginkgo run]. Environment:
+# Runs the end-to-end suite: scripts/e2e.sh [flags of ginkgo run]. With -v, everything that Ginkgo prints is shown. Environment:
 #   E2E_CLUSTER  kind: a kind cluster whose nodes are servers of a simulated cloud; the default where Docker answers
 #                embedded: a control plane of real programs on this host, without Docker; else the default
 #                existing: the cluster of KUBECONFIG, with E2E_CLOUD=hcloud and HCLOUD_TOKEN (e2e/README.md)
@@ -126,6 +126,7 @@ fi
 # Only what the suite imports: of several programs go build would link each, and throw it away.
 scripts/progress.sh "compiling the suite" go build -v ./e2e/hetzner
 ginkgo=$(go tool -n ginkgo)
+scripts/progress.sh "compiling e2e/cmd/e2e" go build -v -o "$E2E_OUT/e2e" ./e2e/cmd/e2e
 
 # progress says in one line what the specs wait for, until they begin.
 progress() {
@@ -142,6 +143,16 @@ progress() {
 	done
 }
 
+# Of each failure, the console shows a screen at most. ginkgo.log has all that Ginkgo prints, and the report page what matters of it.
+console=
+exec 3>&1
+if ! [[ " $* " =~ \ --?vv?\  ]]; then
+	mkfifo "$E2E_OUT/console"
+	"$E2E_OUT/e2e" console "$E2E_OUT/ginkgo.log" <"$E2E_OUT/console" &
+	console=$!
+	exec 3>"$E2E_OUT/console"
+fi
+
 # In a process group of its own, to which every signal is passed on once, whether it comes from a terminal
 # or was sent to this script alone.
 color=()
@@ -151,9 +162,10 @@ ${run[@]+"${run[@]}"} "$ginkgo" run ${color[@]+"${color[@]}"} --silence-skips \
 	--procs="$procs" --randomize-all --poll-progress-after=3m --timeout=40m \
 	--label-filter="$filter" --focus="${FOCUS:-}" \
 	--junit-report=junit.xml --json-report=report.json --output-dir="$E2E_OUT" --keep-going \
-	"$@" ./e2e </dev/null &
+	"$@" ./e2e </dev/null >&3 &
 suite=$!
 set +m
+exec 3>&- # so that the console ends with the suite
 case $E2E_CLUSTER in
 embedded) progress >&2 & ;;
 kind) echo "first, the CCM is deployed and all nodes become usable" ;;
@@ -164,6 +176,9 @@ status=0
 wait "$suite" || status=$?
 while kill -0 "$suite" 2>/dev/null; do # a signal ends wait, not the suite
 	wait "$suite" || status=$?
+done
+while [ -n "$console" ] && kill -0 "$console" 2>/dev/null; do
+	wait "$console" || :
 done
 trap - INT TERM HUP
 
@@ -177,9 +192,11 @@ if [ -e "$E2E_OUT/incidents.md" ]; then
 	echo
 fi
 if [ -e "$E2E_OUT/specs.json" ] && [ "$(dirname "$E2E_OUT")" = "$PWD/out" ]; then
-	go run ./e2e/cmd/e2e speclist out # all runs in one table: out/specs.md
+	"$E2E_OUT/e2e" report out
+	echo "report of all runs: $PWD/out/report.html, specs.md"
 fi
-echo "reports: $E2E_OUT/specs.md, junit.xml, report.json; logs: $E2E_OUT/control-plane-*"
+rm -f "$E2E_OUT/e2e" "$E2E_OUT/console"
+echo "reports: $E2E_OUT/report.html, specs.md, junit.xml, report.json; logs: $E2E_OUT/ginkgo.log, control-plane-*"
 if [ -n "$(ls -A "$E2E_OUT/coverage" 2>/dev/null)" ]; then
 	go tool covdata textfmt -i="$E2E_OUT/coverage" -o="$E2E_OUT/coverage.txt"
 	echo "the CCM's statements that the suite ran: $(go tool cover -func="$E2E_OUT/coverage.txt" | awk '/^total:/ {print $3}')"

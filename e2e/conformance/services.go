@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
 var _ = Describe("A Service of type LoadBalancer", Label(Conformance, "service"), func() {
@@ -21,8 +23,10 @@ var _ = Describe("A Service of type LoadBalancer", Label(Conformance, "service")
 
 	It("gets a load balancer whose address answers from outside of the cluster"+ensure, Label(framework.Dataplane), func(ctx SpecContext) {
 		env.Nodes.Workers(ctx, 2)
+		begin := time.Now()
 		env.Services.Create(ctx, "web")
 		env.Traffic.AwaitServed(ctx, "web")
+		framework.RecordFigure(speclist.TimeToFirstTraffic, "s", time.Since(begin).Seconds())
 		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 		Expect(servicehelpers.HasLBFinalizer(env.Services.Get(ctx, "web"))).To(BeTrue())
 	})

@@ -31,11 +31,15 @@ type CCMDescription struct {
 	// Name is its name in reports.
 	Name string `json:"name"`
 
-	// Driver is the name of its cloud's driver. If empty, DefaultDriver.
-	Driver string `json:"driver,omitempty"`
+	// Driver is the name of its cloud's driver. If empty, DefaultDriver. DriverCommand is a program that is the driver, with its arguments
+	// (e2e/cloud/program/README.md).
+	Driver        string   `json:"driver,omitempty"`
+	DriverCommand []string `json:"driverCommand,omitempty"`
 
-	// Binary is the program for the embedded cluster. If empty, ours is built.
+	// Binary is the program for the embedded cluster. Source is a folder with the Go source of its main package, which is built instead. If
+	// both are empty, ours is built.
 	Binary string `json:"binary,omitempty"`
+	Source string `json:"source,omitempty"`
 	// Manifest is a file with everything that deploys it into a cluster. If empty, ours is used; on an existing
 	// cluster, the CCM runs already. Its container gets HCLOUD_ENDPOINT, Env and Args; it must read the token and
 	// the network's name from the keys token and network of the Secret hcloud in its namespace.
@@ -126,7 +130,9 @@ func parseCCM(text []byte) (CCMDescription, error) {
 	if err := s.validate(); err != nil {
 		return CCMDescription{}, err
 	}
-	s.Driver = cmp.Or(s.Driver, DefaultDriver)
+	if len(s.DriverCommand) == 0 {
+		s.Driver = cmp.Or(s.Driver, DefaultDriver)
+	}
 	s.Namespace = cmp.Or(s.Namespace, "kube-system")
 	s.Workload = cmp.Or(s.Workload, s.Name)
 	s.CloudProvider = cmp.Or(s.CloudProvider, strings.TrimSuffix(s.ProviderPrefix, "://"))
@@ -150,13 +156,19 @@ func (s CCMDescription) validate() error {
 	if !providerPrefix.MatchString(s.ProviderPrefix) {
 		wrong("providerPrefix: %q: write how its nodes' provider IDs begin, including ://, such as hcloud://", s.ProviderPrefix)
 	}
-	hetzner := cmp.Or(s.Driver, DefaultDriver) == DefaultDriver
+	hetzner := len(s.DriverCommand) == 0 && cmp.Or(s.Driver, DefaultDriver) == DefaultDriver
 	if problems := validation.IsQualifiedName(s.OwnerLabel); len(problems) > 0 && (hetzner || s.OwnerLabel != "") {
 		wrong("ownerLabel: %q: write the label of its load balancers that has the Service's UID, such as example.com/service-uid: %s",
 			s.OwnerLabel, problems[0])
 	}
 	if hetzner && strings.TrimSpace(s.UserAgent) == "" {
 		wrong("userAgent: write a part of the User-Agent of its requests, such as my-ccm/")
+	}
+	if s.Driver != "" && len(s.DriverCommand) > 0 {
+		wrong("driver: %q: write either driver or driverCommand", s.Driver)
+	}
+	if s.Binary != "" && s.Source != "" {
+		wrong("binary: %s: write either binary or source", s.Binary)
 	}
 	if s.Archive != "" && s.Image == "" {
 		wrong("archive: image is missing: write the name that the image has in %s", s.Archive)
@@ -195,7 +207,13 @@ func (s *CCMDescription) resolve(folder string) {
 	if absolute, err := filepath.Abs(folder); err == nil {
 		folder = absolute // the suite runs elsewhere
 	}
-	for _, path := range []*string{&s.Binary, &s.Manifest, &s.Archive} {
+	paths := []*string{&s.Binary, &s.Source, &s.Manifest, &s.Archive}
+	for i, word := range s.DriverCommand { // python3 is a program of the host, ./driver.py a file next to this one
+		if strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../") {
+			paths = append(paths, &s.DriverCommand[i])
+		}
+	}
+	for _, path := range paths {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(folder, *path)
 		}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/program"
 )
 
 // DefaultDriver is the driver of a CCM whose file names none.
@@ -25,6 +26,9 @@ func Register(name string, d cloud.Driver) { drivers[name] = d }
 
 // driver returns the driver of the CCM's cloud.
 func (s CCMDescription) driver() (cloud.Driver, error) {
+	if len(s.DriverCommand) > 0 {
+		return program.Driver{Path: s.DriverCommand[0], Args: s.DriverCommand[1:]}, nil
+	}
 	d, ok := drivers[s.Driver]
 	if !ok {
 		return nil, fmt.Errorf("driver: %q: must be one of %v", s.Driver, slices.Sorted(maps.Keys(drivers)))
@@ -94,7 +98,7 @@ var current *Suite
 func Current() *Suite { return current }
 
 // unsupportedCloud begins the reason of a skipped spec that needs what the cloud, or its driver, does not have.
-const unsupportedCloud = "unsupported: the driver of the cloud does not implement cloud."
+const unsupportedCloud = unsupportedPrefix + "the driver of the cloud does not implement cloud."
 
 // Capability returns the spec's cloud as one of the optional interfaces of package cloud. Without it, the spec ends as unsupported.
 func Capability[T any](e *Env) T {

@@ -96,9 +96,9 @@ func (s *Suite) skipUnlessHere() {
 		Skip("needs pods: put kind/cmd/probe into an image that the nodes can pull, and its name into " + EnvPodImage + " (e2e/README.md)")
 	}
 	if missing := s.CCM.missing(labels); len(missing) > 0 {
-		Skip(unsupportedPrefix + fmt.Sprint(missing))
+		Skip(unsupportedPrefix + fmt.Sprintf("the CCM has no %v", missing))
 	}
 }
 
-// unsupportedPrefix begins the reason of a skipped spec that needs what the CCM does not have.
-const unsupportedPrefix = "unsupported: the CCM has no "
+// unsupportedPrefix begins the reason of a skipped spec that needs what the CCM, or the driver of its cloud, does not have.
+const unsupportedPrefix = "unsupported: "

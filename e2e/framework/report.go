@@ -16,6 +16,7 @@ import (
 // report adds what explains a failure to the spec's report: the CCM's log, the requests that the cloud got, and
 // the cluster's events, nodes and Services.
 func (e *Env) report(ctx context.Context) {
+	e.recordRequests()
 	if !CurrentSpecReport().Failed() {
 		return
 	}

@@ -103,6 +103,9 @@ func Prepare(ctx context.Context) error {
 	}
 	switch CurrentKind() {
 	case Embedded:
+		if ccm.Source != "" && os.Getenv(EnvBinary) == "" {
+			return ccm.build(ctx)
+		}
 		path := cmp.Or(os.Getenv(EnvBinary), ccm.Binary)
 		if path == "" && ccm.Name == OurCCM().Name {
 			return nil // the suite builds it
@@ -191,6 +194,9 @@ func (s *Suite) start(ctx context.Context, process int) error {
 // startEmbedded starts a control plane for this process.
 func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	s.CCMBinary = cmp.Or(s.CCMBinary, s.CCM.Binary)
+	if s.CCMBinary == "" && s.CCM.Source != "" {
+		s.CCMBinary = s.CCM.built()
+	}
 	if s.CCMBinary == "" {
 		s.CCMBinary = filepath.Join(s.Out, fmt.Sprintf("ccm-%d", process))
 		if err := BuildProgram(ctx, s.CCMBinary, "ccm-from-scratch"); err != nil {
@@ -241,6 +247,20 @@ func (s *Suite) Stop() error {
 		errs = append(errs, os.RemoveAll(s.Out))
 	}
 	return errors.Join(errs...)
+}
+
+// built returns the path of the program that build makes.
+func (s CCMDescription) built() string { return filepath.Join(cmp.Or(os.Getenv(EnvOut), os.TempDir()), s.Name) }
+
+// build compiles the program of a CCM with a Source, in its own module.
+func (s CCMDescription) build(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", s.built(), ".")
+	cmd.Dir = s.Source
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot build the cloud-controller-manager in %s: %w; correct source in the file that %s names\n%s", s.Source, err,
+			EnvCCM, strings.TrimSpace(string(out)))
+	}
+	return nil
 }
 
 // BuildProgram compiles a program of ccm/cmd.

@@ -48,12 +48,13 @@ func WriteSummary(report types.Report) error {
 	return errors.Join(err,
 		os.WriteFile(filepath.Join(out, SummaryFile), []byte(summary(report, ccm, CurrentKind())), 0o644),
 		run.Write(out),
+		writePage(out, run),
 	)
 }
 
 // runOf returns the results of a report.
 func runOf(report types.Report, ccm CCMDescription, kind ClusterKind) speclist.Run {
-	run := speclist.Run{CCM: ccm.Name, Cluster: string(kind), Time: report.StartTime}
+	run := speclist.Run{CCM: ccm.Name, Cluster: string(kind), Time: report.StartTime, LeftOut: leftOut(report.SpecReports, ccm, kind)}
 	if len(report.SpecialSuiteFailureReasons) > 0 {
 		run.Incomplete = report.SpecialSuiteFailureReasons[0]
 	}
@@ -69,7 +70,7 @@ func runOf(report types.Report, ccm CCMDescription, kind ClusterKind) speclist.R
 		}
 		run.Specs = append(run.Specs, speclist.Spec{
 			Name: s.FullText(), Group: strings.Join(s.ContainerHierarchyTexts[:min(1, len(s.ContainerHierarchyTexts))], ""), Result: result,
-			Reason: reason, Seconds: s.RunTime.Round(time.Millisecond).Seconds(), Labels: s.Labels(),
+			Reason: redacted(reason), Seconds: s.RunTime.Round(time.Millisecond).Seconds(), Labels: s.Labels(), Details: details(s),
 		})
 	}
 	return run
@@ -98,8 +99,13 @@ func outcome(s types.SpecReport, ccm CCMDescription, kind ClusterKind) (speclist
 	if missing := ccm.missing(labels); len(missing) > 0 {
 		return speclist.Unsupported, fmt.Sprint(missing)
 	}
-	if s.Failure.Message != "" {
-		return speclist.Skipped, firstLine(s.Failure.Message)
+	switch reason := firstLine(s.Failure.Message); {
+	case strings.HasPrefix(reason, notExercised):
+		return speclist.NotExercised, strings.TrimPrefix(reason, notExercised)
+	case strings.HasPrefix(reason, unsupportedCloud):
+		return speclist.Unsupported, strings.TrimPrefix(reason, unsupportedPrefix)
+	case reason != "":
+		return speclist.Skipped, reason
 	}
 	return "", ""
 }
@@ -186,7 +192,7 @@ func summary(report types.Report, ccm CCMDescription, kind ClusterKind) string {
 }
 
 // failureLines is how many lines of a failure's message failures shows.
-const failureLines = 40
+const failureLines = 8
 
 // failures returns what failed, where and why, without known gaps; "" if nothing failed. It is the end of a run's log.
 func failures(report types.Report, ccm CCMDescription) string {
@@ -205,7 +211,7 @@ func failures(report types.Report, ccm CCMDescription) string {
 			b.WriteString("    " + line + "\n")
 		}
 		if more := len(lines) - failureLines; more > 0 {
-			fmt.Fprintf(&b, "    and %d lines more\n", more)
+			fmt.Fprintf(&b, "    and %d lines more, in the report\n", more)
 		}
 	}
 	return b.String()

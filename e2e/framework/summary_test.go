@@ -110,7 +110,7 @@ func TestFailuresAreListedWithTheirPlaceAndReason(t *testing.T) {
 panicked: AfterSuite
     a.go:9, at Nov 21 08:07:31.702
     long
-` + strings.Repeat("    .\n", 39) + `    and 3 lines more
+` + strings.Repeat("    .\n", 7) + `    and 35 lines more, in the report
 `
 	if got := failures(report, OurCCM()); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

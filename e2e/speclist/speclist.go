@@ -4,6 +4,7 @@ package speclist
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -33,6 +34,8 @@ const (
 	KnownGap Result = "known gap"
 	// GapClosed is for specs that pass although the CCM's file calls them a known gap.
 	GapClosed Result = "gap closed"
+	// NotExercised is for specs whose fault no request has met: they show nothing. The reason says which requests were seen.
+	NotExercised Result = "not exercised"
 )
 
 // Spec is one spec of a run.
@@ -44,6 +47,7 @@ type Spec struct {
 	Reason  string   `json:"reason,omitempty"`
 	Seconds float64  `json:"seconds"`
 	Labels  []string `json:"labels,omitempty"`
+	Details
 }
 
 // Run has the results of one run of the suite, without the specs that were not chosen.
@@ -51,7 +55,9 @@ type Run struct {
 	CCM     string    `json:"ccm"`
 	Cluster string    `json:"cluster"`
 	Time    time.Time `json:"time"`
-	Specs   []Spec    `json:"specs"`
+	// LeftOut is how many specs could have run here, but were left out by a focus, a filter or a shard.
+	LeftOut int    `json:"left_out,omitempty"`
+	Specs   []Spec `json:"specs"`
 	// Incomplete says why results are missing, such as a failed BeforeSuite.
 	Incomplete string `json:"incomplete,omitempty"`
 }
@@ -97,14 +103,14 @@ func Read(root fs.FS) ([]Run, error) {
 
 // signs represent results in a table.
 var signs = map[Result]string{Passed: "✔", Failed: "✘", Unsupported: "unsupported", NotHere: "–", Skipped: "–", KnownGap: "known gap",
-	GapClosed: "✔ gap closed"}
+	GapClosed: "✔ gap closed", NotExercised: "not exercised"}
 
 // Markdown renders runs as a table: a row for each spec, a column for each run.
 func Markdown(runs []Run) string {
 	var b strings.Builder
 	b.WriteString("# Every spec, by CCM and kind of cluster\n\n")
 	b.WriteString("✔ passed, ✘ failed, – cannot run there, unsupported: the CCM lacks a feature, known gap: fails as the CCM's file " +
-		"says; empty: was not part of the last run.\n\n| spec |")
+		"says; not exercised: the CCM made no request that the spec's fault could meet; empty: was not part of the last run.\n\n| spec |")
 	for _, r := range runs {
 		fmt.Fprintf(&b, " %s on %s |", cell(r.CCM), cell(r.Cluster))
 	}
@@ -143,20 +149,20 @@ func names(runs []Run) []string {
 	return all
 }
 
-// Merge writes the list of all runs in a folder's folders into the folder.
-func Merge(folder string) error {
+// Merge writes the list of all runs in a folder's folders into the folder, and returns them.
+func Merge(folder string) ([]Run, error) {
 	runs, err := Read(os.DirFS(folder))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	text, err := json.MarshalIndent(runs, "", "  ")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(folder, File), append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(folder, "specs.md"), []byte(Markdown(runs)), 0o644)
+	return runs, errors.Join(
+		os.WriteFile(filepath.Join(folder, File), append(text, '\n'), 0o644),
+		os.WriteFile(filepath.Join(folder, "specs.md"), []byte(Markdown(runs)), 0o644),
+	)
 }
 
 // cell makes a text fit into a cell of a table.

@@ -29,7 +29,7 @@ func TestRunsAreMergedIntoOneTable(t *testing.T) {
 		}
 	}
 	for range 2 { // the second time, its own list lies there
-		if err := Merge(folder); err != nil {
+		if _, err := Merge(folder); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestABrokenFileIsNamed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "broken", File), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := Merge(folder); err == nil || !strings.Contains(err.Error(), "broken/"+File) {
+	if _, err := Merge(folder); err == nil || !strings.Contains(err.Error(), "broken/"+File) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -61,11 +61,7 @@ is Ginkgo's JSON report, UNSUPPORTED the list of what cannot pass, with reasons,
 	}, &cobra.Command{
 		Use: "probe FILE FOLDER", Short: "Write what a run of all specs has found out about a CCM into its file", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error { return updateCCM(args[0], args[1]) },
-	}, &cobra.Command{
-		Use: "speclist [FOLDER]", Short: "Merge the results of all runs in a folder, by default out, into its specs.md and specs.json",
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return speclist.Merge(append(args, "out")[0]) },
-	})
+	}, reportCommand(), consoleCommand())
 	return root
 }
 

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/report"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
+)
+
+func reportCommand() *cobra.Command {
+	var compare []string
+	cmd := &cobra.Command{
+		Use: "report [FOLDER]", Short: "Merge the results of all runs in a folder, by default out, into its report.html, specs.md and specs.json",
+		Args: cobra.MaximumNArgs(1),
+		Long: `Merge the results of all runs in a folder, by default out, into its report.html, specs.md, specs.json and badges. The source of
+the specs on the page is that of the module in which the command runs.`,
+		RunE: func(_ *cobra.Command, args []string) error { return writeReport(append(args, "out")[0], compare) },
+	}
+	cmd.Flags().StringArrayVar(&compare, "compare", nil, "a specs.json of an earlier run, with which the page begins to compare; can be repeated")
+	return cmd
+}
+
+func writeReport(folder string, compare []string) error {
+	o := report.Options{Root: report.ModuleOf(".")}
+	for _, path := range compare {
+		more, err := readRuns(path)
+		if err != nil {
+			return fmt.Errorf("--compare %s: %w", path, err)
+		}
+		for _, r := range more {
+			o.Compare = append(o.Compare, report.Other{Name: filepath.Base(path) + " of " + r.Time.UTC().Format("2006-01-02 15:04"), Run: r})
+		}
+	}
+	runs, err := speclist.Merge(folder)
+	if err != nil {
+		return err
+	}
+	return report.Write(folder, runs, o)
+}
+
+// readRuns reads the results of one run or of several.
+func readRuns(path string) ([]speclist.Run, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var runs []speclist.Run
+	var one speclist.Run
+	if err := json.Unmarshal(text, &runs); err == nil {
+		return runs, nil
+	}
+	if err := json.Unmarshal(text, &one); err != nil || one.CCM == "" {
+		return nil, errors.Join(errors.New("must be a specs.json of the suite"), err)
+	}
+	return []speclist.Run{one}, nil
+}
+
+func consoleCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "console LOG", Short: "Show what Ginkgo prints, without what is long, and write all of it to a log", Args: cobra.ExactArgs(1),
+		// A signal does not end it: Ginkgo gets the signal, too, and still says what it cleans up.
+		RunE: func(cmd *cobra.Command, args []string) error {
+			log, err := os.Create(args[0])
+			if err != nil {
+				return err
+			}
+			return errors.Join(report.Console(cmd.OutOrStdout(), cmd.InOrStdin(), log), log.Close())
+		},
+	}
+}

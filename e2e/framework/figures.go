@@ -1,0 +1,47 @@
+package framework
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/report"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
+)
+
+// runLines is how many lines the timelines of all failures of a run have at most: some 4 MB.
+const runLines = 24_000
+
+// RecordFigure adds something that the spec has measured to its report, and returns the value. The report page compares figures of the
+// same name between CCMs; those that it lists for every run are constants of package speclist, such as speclist.TimeToFirstTraffic.
+func RecordFigure[N int | float64](name, unit string, value N) N {
+	AddReportEntry(speclist.FigureEntry, ReportEntryVisibilityNever, Offset(1), speclist.Figure{Name: name, Unit: unit, Value: float64(value)})
+	return value
+}
+
+// recordRequests records how many requests the CCM has sent during the spec, if the cloud counts them.
+func (e *Env) recordRequests() {
+	if e.Recorded() {
+		RecordFigure(speclist.RequestsOfTheSpec, "requests", e.CCM.Requests())
+	}
+}
+
+// leftOut returns how many specs could have run here, but were left out.
+func leftOut(specs types.SpecReports, ccm CCMDescription, kind ClusterKind) (n int) {
+	for _, s := range specs.WithLeafNodeType(types.NodeTypeIt).WithState(types.SpecStateSkipped) {
+		if result, _ := outcome(s, ccm, kind); result == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// details returns what the report page shows of a spec.
+func details(s types.SpecReport) speclist.Details { return report.DetailsOf(s) }
+
+// redacted removes secrets from what a failed spec says.
+func redacted(text string) string { return report.Redact(text) }
+
+// writePage writes the report page and the badge of a run into a folder. The specs run in the folder of their source.
+func writePage(folder string, run speclist.Run) error {
+	return report.Write(folder, []speclist.Run{run}, report.Options{Root: report.ModuleOf(".")})
+}
