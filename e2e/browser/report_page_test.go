@@ -46,7 +46,9 @@ var promises = []string{
 
 // cannedFailure is how Ginkgo reports a spec whose log is hostile.
 func cannedFailure() speclist.Details {
-	entry := func(name, text string) types.ReportEntry { return types.ReportEntry{Name: name, Value: types.WrapEntryValue(text)} }
+	entry := func(name, text string) types.ReportEntry {
+		return types.ReportEntry{Name: name, Value: types.WrapEntryValue(text)}
+	}
 	step := func(at time.Duration, text string) types.SpecEvent {
 		return types.SpecEvent{SpecEventType: types.SpecEventByStart, Message: text, TimelineLocation: types.TimelineLocation{Time: noon.Add(at)}}
 	}

@@ -250,7 +250,9 @@ func (s *Suite) Stop() error {
 }
 
 // built returns the path of the program that build makes.
-func (s CCMDescription) built() string { return filepath.Join(cmp.Or(os.Getenv(EnvOut), os.TempDir()), s.Name) }
+func (s CCMDescription) built() string {
+	return filepath.Join(cmp.Or(os.Getenv(EnvOut), os.TempDir()), s.Name)
+}
 
 // build compiles the program of a CCM with a Source, in its own module.
 func (s CCMDescription) build(ctx context.Context) error {
