@@ -18,9 +18,10 @@ type Faults struct {
 
 // Fault is a fault that a spec has begun.
 type Fault struct {
-	env  *Env
-	name string
-	what cloud.Fault
+	env     *Env
+	name    string
+	what    cloud.Fault
+	removed bool
 }
 
 // Add begins a fault. It ends with the spec at the latest.
@@ -70,5 +71,8 @@ func (f *Fault) Await(ctx context.Context, n int) {
 // Remove ends the fault.
 func (f *Fault) Remove(ctx context.Context) {
 	GinkgoHelper()
-	Expect(Capability[cloud.Faulty](f.env).RemoveFault(ctx, f.name)).To(Succeed())
+	if !f.removed {
+		f.removed = true
+		Expect(Capability[cloud.Faulty](f.env).RemoveFault(ctx, f.name)).To(Succeed())
+	}
 }
