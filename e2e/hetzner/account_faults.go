@@ -114,6 +114,9 @@ func (a *account) Met(ctx context.Context, name string) (int, error) {
 
 // RemoveFault implements cloud.Faulty.
 func (a *account) RemoveFault(ctx context.Context, name string) error {
-	_, err := a.control.Faults().Remove(ctx, name)
+	removed, err := a.control.Faults().Remove(ctx, name)
+	if err == nil && !removed {
+		err = fmt.Errorf("fault %s: %w", name, cloud.ErrNotFound)
+	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -149,9 +150,8 @@ func shortClient(userAgent string) string {
 	return name
 }
 
-// IPNet parses a network in CIDR notation.
+// IPNet returns a network in CIDR notation. It panics if it is none.
 func IPNet(s string) *net.IPNet {
-	_, n, err := net.ParseCIDR(s)
-	Expect(err).NotTo(HaveOccurred())
-	return n
+	p := netip.MustParsePrefix(s)
+	return &net.IPNet{IP: p.Masked().Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
