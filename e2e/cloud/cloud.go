@@ -252,7 +252,7 @@ const (
 	RateLimited Effect = "rate-limited"
 	// Conflict: someone else changes the same thing now.
 	Conflict Effect = "conflict"
-	// NothingFound: whatever is asked for by its ID does not exist, as with an endpoint that has a wrong path.
+	// NothingFound: what is asked for by its ID does not exist, as with an endpoint that has a wrong path. Lists may fail, too.
 	NothingFound Effect = "nothing-found"
 	// EmptyLists: every list is empty, as of an old cache or of another project.
 	EmptyLists Effect = "empty-lists"

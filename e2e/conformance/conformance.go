@@ -10,6 +10,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -89,18 +90,20 @@ type failure struct {
 	effect cloud.Effect
 }
 
-// failures are those that a client of any cloud meets.
-var failures = []failure{
+// outages are failures that tell a client nothing about what it has asked for.
+var outages = []failure{
 	{"says that it is down", cloud.Unavailable},
 	{"answers with an internal error", cloud.Internal},
 	{"refuses the credentials", cloud.Unauthorized},
 	{"says that this is forbidden", cloud.Forbidden},
 	{"says that there are too many requests", cloud.RateLimited},
-	{"says that what was asked for does not exist", cloud.NothingFound},
 	{"answers with something that is not its own", cloud.Garbage},
 	{"does not answer in time", cloud.Hang},
 	{"drops the connection", cloud.Drop},
 }
+
+// failures are outages, and an answer that looks like one: as of an endpoint with a wrong path.
+var failures = append(slices.Clone(outages), failure{"says that what was asked for does not exist", cloud.NothingFound})
 
 // emptyLists is the failure of lists only.
 var emptyLists = failure{"shows empty lists", cloud.EmptyLists}
