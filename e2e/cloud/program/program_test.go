@@ -289,7 +289,8 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 		},
 		"unsupported": func(err error) bool { return errors.Is(err, errors.ErrUnsupported) },
 		"failed": func(err error) bool {
-			return err != nil && !errors.Is(err, cloud.ErrNotFound) && !errors.Is(err, errors.ErrUnsupported) && strings.Contains(err.Error(), "no luck")
+			return err != nil && !errors.Is(err, cloud.ErrNotFound) && !errors.Is(err, errors.ErrUnsupported) &&
+				strings.Contains(err.Error(), "no luck")
 		},
 		"unknown code": func(err error) bool {
 			return err != nil && strings.Contains(err.Error(), "must be one of not-found, unsupported, failed")
@@ -343,7 +344,8 @@ func TestAProgramThatReadsNothing(t *testing.T) {
 		g.Expect(c.ask(ctx, "Servers", nil, nil)).To(MatchError(context.DeadlineExceeded))
 	}
 	_ = in.CloseWithError(io.ErrClosedPipe)
-	g.Eventually(func() error { return c.ask(t.Context(), "Servers", nil, nil) }).Should(MatchError(ContainSubstring("does not read its standard input")))
+	g.Eventually(func() error { return c.ask(t.Context(), "Servers", nil, nil) }).
+		Should(MatchError(ContainSubstring("does not read its standard input")))
 	_ = end.Close()
 }
 
