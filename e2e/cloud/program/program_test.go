@@ -2,6 +2,7 @@ package program
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,19 @@ var usual = map[string]string{
 	"Close":    `null`,
 }
 
+// unusual are the results, or errors, of calls in a mode.
+var unusual = map[string]string{
+	"other protocol/Describe":   `"result": {"protocol": 2}`,
+	"other interface/Describe":  `"result": {"protocol": 1, "interfaces": ["Dialer"]}`,
+	"no ccm/Start":              `"result": {}`,
+	"wrong type/Servers":        `"result": {"servers": []}`,
+	"no result/Servers":         `"result": null`,
+	"not found/DeleteServer":    `"error": {"code": "not-found", "message": "who?"}`,
+	"unsupported/DeleteServer":  `"error": {"code": "unsupported", "message": "never"}`,
+	"failed/DeleteServer":       `"error": {"code": "failed", "message": "no luck"}`,
+	"unknown code/DeleteServer": `"error": {"code": "404", "message": "no luck"}`,
+}
+
 // misbehave is a driver that does as a mode says.
 func misbehave(how string) {
 	if how == "dies at once" {
@@ -51,60 +65,34 @@ func misbehave(how string) {
 		var q struct {
 			ID     uint64
 			Method string
-			Params map[string]any
 		}
 		if err := json.Unmarshal(lines.Bytes(), &q); err != nil {
 			fmt.Fprintln(os.Stderr, "cannot read a question:", err)
 			os.Exit(4)
 		}
-		result := usual[q.Method]
-		if result == "" {
-			result = `[]`
-		}
-		say := func(text string) { fmt.Printf(text+"\n", q.ID) }
+		say := func(id uint64, text string) { fmt.Printf("{\"id\": %d, %s}\n", id, text) }
+		answer := cmp.Or(unusual[how+"/"+q.Method], `"result": `+cmp.Or(usual[q.Method], "[]"))
 		switch how + "/" + q.Method {
-		case "other protocol/Describe":
-			result = `{"protocol": 2}`
-		case "other interface/Describe":
-			result = `{"protocol": 1, "interfaces": ["Dialer"]}`
-		case "no ccm/Start":
-			result = `{}`
 		case "dies/Servers":
 			fmt.Fprintln(os.Stderr, "I have met a bug")
 			os.Exit(3)
 		case "garbage/Servers":
 			fmt.Println("starting up…")
 		case "twice/Servers":
-			say(`{"id": %d, "result": []}`)
+			say(q.ID, answer)
 		case "not asked/Servers":
 			q.ID = 99
 		case "without id/Servers":
 			q.ID = 0
 		case "silent/Servers":
 			continue
-		case "wrong type/Servers":
-			result = `{"servers": []}`
-		case "no result/Servers":
-			result = `null`
 		case "closes its output/Servers":
 			_ = os.Stdout.Close()
 			hang()
-		case "not found/DeleteServer":
-			say(`{"id": %d, "error": {"code": "not-found", "message": "who?"}}`)
-			continue
-		case "unsupported/DeleteServer":
-			say(`{"id": %d, "error": {"code": "unsupported", "message": "never"}}`)
-			continue
-		case "failed/DeleteServer":
-			say(`{"id": %d, "error": {"code": "failed", "message": "no luck"}}`)
-			continue
-		case "unknown code/DeleteServer":
-			say(`{"id": %d, "error": {"code": "404", "message": "no luck"}}`)
-			continue
 		case "last first/CreateServer": // answers three at once, in the opposite order
 			if held = append(held, q.ID); len(held) == 3 {
 				for i := range held {
-					fmt.Printf(`{"id": %d, "result": {"id": "%d"}}`+"\n", held[2-i], held[2-i])
+					say(held[2-i], fmt.Sprintf(`"result": {"id": "%d"}`, held[2-i]))
 				}
 			}
 			continue
@@ -113,16 +101,16 @@ func misbehave(how string) {
 			continue
 		case "late/LoadBalancers": // answers what was given up, as soon as it was asked
 			if len(held) == 0 {
-				say(`{"id": %d, "error": {"code": "failed", "message": "too early"}}`)
-				continue
+				answer = `"error": {"code": "failed", "message": "too early"}`
+				break
 			}
-			fmt.Printf(`{"id": %d, "result": []}`+"\n", held[0])
+			say(held[0], answer)
 			held = held[1:]
 		case "no end/Close":
-			say(`{"id": %d, "result": null}`)
+			say(q.ID, answer)
 			hang()
 		}
-		fmt.Printf(`{"id": %d, "result": %s}`+"\n", q.ID, result)
+		say(q.ID, answer)
 	}
 }
 
