@@ -54,7 +54,8 @@ func NewClient(lookup func(string) (string, bool)) (*Client, error) {
 	c := &Client{endpoint: get("EXAMPLE_ENDPOINT"), token: get("EXAMPLE_TOKEN"), http: &http.Client{}}
 	var errs []error
 	if u, err := url.Parse(c.endpoint); err != nil || u.Host == "" {
-		errs = append(errs, fmt.Errorf("EXAMPLE_ENDPOINT=%q: must be the URL of the API, such as https://cloud.example/accounts/demo", c.endpoint))
+		errs = append(errs, fmt.Errorf("EXAMPLE_ENDPOINT=%q: must be the URL of the API, such as https://cloud.example/accounts/demo",
+			c.endpoint))
 	}
 	if c.token == "" {
 		errs = append(errs, errors.New("EXAMPLE_TOKEN is not set: create a token for the account, and set it"))
@@ -220,7 +221,8 @@ func (c *Client) Listeners(ctx context.Context, balancer string) ([]Listener, er
 
 // CreateListener opens a port of a load balancer.
 func (c *Client) CreateListener(ctx context.Context, balancer string, port int32, backends []string) error {
-	return c.call(ctx, http.MethodPost, "/listeners", map[string]any{"load_balancer": balancer, "port": port, "backends": backends}, &struct{}{})
+	in := map[string]any{"load_balancer": balancer, "port": port, "backends": backends}
+	return c.call(ctx, http.MethodPost, "/listeners", in, &struct{}{})
 }
 
 // SetBackends replaces all backends of a listener at once.

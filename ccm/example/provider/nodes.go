@@ -20,7 +20,7 @@ func (c instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cl
 		return nil, err
 	}
 	return &cloudprovider.InstanceMetadata{
-		ProviderID: ProviderID(i.Zone, i.ID), InstanceType: i.Size, Zone: i.Zone, Region: i.Region,
+		ProviderID: MakeProviderID(i.Zone, i.ID), InstanceType: i.Size, Zone: i.Zone, Region: i.Region,
 		NodeAddresses: []corev1.NodeAddress{
 			{Type: corev1.NodeHostName, Address: i.Name},
 			{Type: corev1.NodeInternalIP, Address: i.PrivateIP},

@@ -68,17 +68,20 @@ func (c *Cloud) ProviderName() string { return Name }
 // HasClusterID implements cloudprovider.Interface. The program ends if it is false, unless a flag is set.
 func (c *Cloud) HasClusterID() bool { return true }
 
-// ProviderID returns the provider ID of an instance: example://<zone>/<ID>. Kubernetes never allows a change of it, so choose the form
+// MakeProviderID returns the provider ID of an instance: example://<zone>/<ID>. Kubernetes never allows a change of it, so choose the form
 // once, and of what never changes.
-func ProviderID(zone, id string) string { return Name + "://" + zone + "/" + id }
+func MakeProviderID(zone, id string) string { return Name + "://" + zone + "/" + id }
 
 // ParseProviderID returns the instance's ID in the provider ID of a node of ours.
 func ParseProviderID(node *corev1.Node) (id string, err error) {
+	if node.Spec.ProviderID == "" {
+		return "", fmt.Errorf("the node %s has no provider ID yet: it gets one when it is initialised", node.Name)
+	}
 	if place, ours := strings.CutPrefix(node.Spec.ProviderID, Name+"://"); ours {
 		if zone, id, ok := strings.Cut(place, "/"); ok && zone != "" && id != "" && !strings.Contains(id, "/") {
 			return id, nil
 		}
 	}
 	return "", fmt.Errorf("the node %s has the provider ID %q, which is not of the form %s: this CCM leaves the node alone",
-		node.Name, node.Spec.ProviderID, ProviderID("<zone>", "<ID>"))
+		node.Name, node.Spec.ProviderID, MakeProviderID("<zone>", "<ID>"))
 }

@@ -27,7 +27,7 @@ func FuzzParseProviderID(f *testing.F) {
 			return
 		}
 		zone, ok := strings.CutSuffix(strings.TrimPrefix(text, "example://"), "/"+id)
-		if !ok || zone == "" || id == "" || ProviderID(zone, id) != text {
+		if !ok || zone == "" || id == "" || MakeProviderID(zone, id) != text {
 			t.Errorf("%q: zone %q, ID %q", text, zone, id)
 		}
 	})
@@ -61,7 +61,8 @@ func FuzzDecode(f *testing.F) {
 		var out struct{ Instance Instance }
 		err := decode(status, contentType, []byte(text), &out)
 		ok := status >= 200 && status < 300
-		if err == nil && (!ok || !json.Valid([]byte(text)) || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(contentType)), "application/json")) {
+		isJSON := json.Valid([]byte(text)) && strings.HasPrefix(strings.ToLower(strings.TrimSpace(contentType)), "application/json")
+		if err == nil && (!ok || !isJSON) {
 			t.Errorf("%d %s %s is taken for the API's", status, contentType, text)
 		}
 		if hasCode(err, "instance_not_found") && ok {

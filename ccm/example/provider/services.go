@@ -115,7 +115,7 @@ func (c loadBalancers) plan(ctx context.Context, service *corev1.Service, nodes 
 	want := map[int32][]string{}
 	for _, port := range service.Spec.Ports {
 		if port.Protocol != corev1.ProtocolTCP {
-			return nil, fmt.Errorf("the port %d is %s, and load balancers of this cloud forward TCP only: use TCP", port.Port, port.Protocol)
+			return nil, fmt.Errorf("the port %d is %s, and load balancers of this cloud forward TCP: use TCP", port.Port, port.Protocol)
 		}
 		if port.NodePort == 0 {
 			return nil, fmt.Errorf("the port %d has no node port: set allocateLoadBalancerNodePorts to true", port.Port)
@@ -131,9 +131,6 @@ func (c loadBalancers) plan(ctx context.Context, service *corev1.Service, nodes 
 // address returns the private address of a Node, or "" if the Node is not of this cloud, or not initialised: the service controller calls
 // again when it gets its provider ID. Its addresses come a moment after that, without a call, so that the cloud is asked meanwhile.
 func (c loadBalancers) address(ctx context.Context, node *corev1.Node) (string, error) {
-	if node.Spec.ProviderID == "" {
-		return "", nil
-	}
 	if _, err := ParseProviderID(node); err != nil {
 		klog.InfoS("The node cannot be a backend", "reason", err)
 		return "", nil

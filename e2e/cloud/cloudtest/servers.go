@@ -100,7 +100,8 @@ func ownAddresses(t *testing.T, s *suite) {
 		}
 		if one.Local.IsValid() {
 			local++
-			g.Expect(o.Servers.Contains(one.Local)).To(BeTrue(), "Local of %s is %s, which is not in Options.Servers %s", one.Name, one.Local, o.Servers)
+			g.Expect(o.Servers.Contains(one.Local)).To(BeTrue(), "Local of %s, %s, is not in Options.Servers, %s", one.Name, one.Local,
+				o.Servers)
 			g.Expect(seen).NotTo(HaveKey("local "+one.Local.String()), "%s has Local of another server", one.Name)
 			seen["local "+one.Local.String()] = one.Name
 		}

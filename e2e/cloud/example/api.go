@@ -103,7 +103,7 @@ func (c *Cloud) idOf(r *http.Request) string {
 
 // do does what a request asks for.
 func (c *Cloud) do(e endpoint, r *http.Request) (status int, body any) {
-	status, body, err := 0, any(nil), error(nil)
+	var err error
 	switch {
 	case r.Header.Get("Authorization") != "Bearer "+c.options.Token:
 		err = unauthorized(`the token is missing or wrong: send the header "Authorization: Bearer" with the token of the account`)

@@ -168,7 +168,8 @@ func (c *Cloud) CreateListener(balancer string, number uint16, backends []netip.
 	}
 	for _, l := range c.listeners {
 		if l.LoadBalancer == balancer && l.Port == number {
-			return Listener{}, portTaken("port: the listener %s of %q has port %d already: change it, or choose another port", l.ID, balancer, number)
+			return Listener{}, portTaken("port: the listener %s of %q has port %d already: change it, or choose another", l.ID, balancer,
+				number)
 		}
 	}
 	if backends, err = checkBackends(backends); err != nil {

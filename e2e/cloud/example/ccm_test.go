@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	cloudprovider "k8s.io/cloud-provider"
@@ -126,7 +125,7 @@ func (p *pair) addNode(t *testing.T, name string) *corev1.Node {
 	}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.NodeSpec{ProviderID: provider.ProviderID(i.Zone, i.ID)},
+		Spec:       corev1.NodeSpec{ProviderID: provider.MakeProviderID(i.Zone, i.ID)},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: i.PrivateIP.String()}}},
 	}
 	p.nodes = append(p.nodes, node)
@@ -204,7 +203,7 @@ func (p *pair) balancers() cloudprovider.LoadBalancer {
 
 // web is a Service with ports.
 func web(ports ...int32) *corev1.Service {
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: types.UID("6f0a0b7c-1111-2222-3333-444455556666")}}
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "6f0a0b7c-1111-2222-3333-444455556666"}}
 	for _, n := range ports {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: n, NodePort: 22000 + n, Protocol: corev1.ProtocolTCP})
 	}
@@ -247,8 +246,8 @@ func (p *pair) forwards(t *testing.T) map[int][]string {
 // everyEffect calls a function with all effects that a read can meet and that do not show the truth.
 func everyEffect(t *testing.T, run func(t *testing.T, effect string)) {
 	for _, effect := range []string{
-		example.Unavailable, example.Internal, example.Unauthorized, example.Forbidden, example.RateLimited, example.Busy, example.NothingFound,
-		example.EmptyLists, example.Garbage, example.Hang, example.Drop, example.LoseAnswer,
+		example.Unavailable, example.Internal, example.Unauthorized, example.Forbidden, example.RateLimited, example.Busy,
+		example.NothingFound, example.EmptyLists, example.Garbage, example.Hang, example.Drop, example.LoseAnswer,
 	} {
 		t.Run(effect, func(t *testing.T) {
 			t.Parallel()
@@ -273,7 +272,7 @@ func TestNodesGetWhatTheCloudSays(t *testing.T) {
 	g.Expect(p.instances().InstanceMetadata(t.Context(), fresh)).To(Equal(want), "by the name")
 	known := p.nodes[1].DeepCopy()
 	known.Name = "node-1"
-	g.Expect(p.instances().InstanceMetadata(t.Context(), known)).To(Equal(want), "by the provider ID, although another instance has the name")
+	g.Expect(p.instances().InstanceMetadata(t.Context(), known)).To(Equal(want), "by the provider ID, not by the name")
 
 	_, err := p.instances().InstanceMetadata(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}})
 	g.Expect(err).To(MatchError(cloudprovider.InstanceNotFound))

@@ -18,9 +18,9 @@ import (
 type Options struct {
 	// Token is what requests must have. Empty: "example-token".
 	Token string
-	// Instances are addresses of this host that instances get as their public ones. Empty: 127.80.0.0/16.
+	// Instances are addresses of this host that instances get as their public ones. Empty: 127.40.0.0/16.
 	Instances netip.Prefix
-	// LoadBalancers are addresses of this host that load balancers get. Empty: 127.81.0.0/16.
+	// LoadBalancers are addresses of this host that load balancers get. Empty: 127.41.0.0/16.
 	LoadBalancers netip.Prefix
 	// Provisioning is how long a load balancer is pending. 0: 50ms.
 	Provisioning time.Duration
@@ -53,8 +53,8 @@ type Cloud struct {
 // New makes a cloud. Close ends it.
 func New(o Options) (*Cloud, error) {
 	o.Token = cmp.Or(o.Token, "example-token")
-	o.Instances = cmp.Or(o.Instances, netip.MustParsePrefix("127.80.0.0/16"))
-	o.LoadBalancers = cmp.Or(o.LoadBalancers, netip.MustParsePrefix("127.81.0.0/16"))
+	o.Instances = cmp.Or(o.Instances, netip.MustParsePrefix("127.40.0.0/16"))
+	o.LoadBalancers = cmp.Or(o.LoadBalancers, netip.MustParsePrefix("127.41.0.0/16"))
 	o.Provisioning = cmp.Or(o.Provisioning, 50*time.Millisecond)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -65,7 +65,8 @@ func New(o Options) (*Cloud, error) {
 		}
 	}
 	if o.Instances.Overlaps(o.LoadBalancers) {
-		return nil, fmt.Errorf("the addresses of instances, %s, and load balancers, %s, overlap: use two ranges", o.Instances, o.LoadBalancers)
+		return nil, fmt.Errorf("the addresses of instances, %s, and load balancers, %s, overlap: use two ranges", o.Instances,
+			o.LoadBalancers)
 	}
 	c := &Cloud{
 		options: o, done: make(chan struct{}), limit: -1,

@@ -23,8 +23,7 @@ func (c *Cloud) ControlHandler() http.Handler {
 	handle := func(method, path string, do func(*http.Request) (int, any, error)) {
 		mux.HandleFunc(method+" "+ControlPath+path, func(w http.ResponseWriter, r *http.Request) {
 			status, body, err := do(r)
-			var e *Error
-			if errors.As(err, &e) {
+			if e, ok := errors.AsType[*Error](err); ok {
 				status, body = e.Status, map[string]any{"error": e}
 			}
 			answer(w, status, body)

@@ -16,7 +16,8 @@
 //	GET    /load-balancers/{name}        {"load_balancer": LoadBalancer}
 //	DELETE /load-balancers/{name}        {}, or 409 load_balancer_in_use while it has listeners
 //	GET    /listeners?load_balancer=web  {"listeners": [Listener, …]}   without the parameter: of all load balancers
-//	POST   /listeners                    {"load_balancer": "web", "port": 80, "backends": ["10.64.0.2:30080"]} → 201 {"listener": Listener}
+//	POST   /listeners                    {"load_balancer": "web", "port": 80, "backends": ["10.64.0.2:30080"]}
+//	                                     → 201 {"listener": Listener}
 //	PUT    /listeners/{id}/backends      {"backends": […]} → {"listener": Listener}   replaces all of them at once
 //	DELETE /listeners/{id}               {}
 //	GET    /routes                       {"routes": [Route, …]}

@@ -44,7 +44,7 @@ func (Driver) Start(ctx context.Context, o cloud.Options) (cloud.Cloud, error) {
 
 // Open implements cloud.Driver.
 func (Driver) Open(context.Context, cloud.Options) (cloud.Cloud, error) {
-	return nil, fmt.Errorf("an example cloud is in memory and has no cluster of its own: use E2E_CLUSTER=embedded: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("an example cloud is in memory and has no cluster: use E2E_CLUSTER=embedded: %w", errors.ErrUnsupported)
 }
 
 // driven is an example cloud as specs see it. It calls the methods of the cloud, so that its requests are not among those of the CCM.
@@ -185,7 +185,7 @@ func (d *driven) Routes(context.Context) ([]cloud.Route, error) {
 // AddRoute implements cloud.Router.
 func (d *driven) AddRoute(_ context.Context, r cloud.Route) error {
 	if r.Server == "" {
-		return fmt.Errorf("routes of the example cloud lead to instances, not to addresses such as %q: %w", r.Address, errors.ErrUnsupported)
+		return fmt.Errorf("routes of the example cloud lead to instances, not to %q: %w", r.Address, errors.ErrUnsupported)
 	}
 	_, err := d.cloud.SetRoute(r.Destination, r.Server)
 	return explain(err)

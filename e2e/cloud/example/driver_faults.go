@@ -26,7 +26,8 @@ func (d *driven) Requests(_ context.Context, after uint64) ([]cloud.Request, err
 			continue
 		}
 		all = append(all, cloud.Request{
-			Seq: r.Seq, Time: r.Time, Write: r.Write(), About: cmp.Or(subjects[r.About], cloud.Other), ID: r.ID, Text: r.String(), Kind: r.Kind,
+			Seq: r.Seq, Time: r.Time, Write: r.Write(), About: cmp.Or(subjects[r.About], cloud.Other), ID: r.ID, Text: r.String(),
+			Kind: r.Kind,
 		})
 	}
 	return all, nil
@@ -57,7 +58,8 @@ func (d *driven) AddFault(_ context.Context, f cloud.Fault) (string, error) {
 		}
 	}
 	return d.cloud.AddFault(Fault{
-		UserAgent: d.userAgent(), Reads: f.Calls == cloud.Reads, Writes: f.Calls == cloud.Writes, About: about, First: f.First, Effect: effect,
+		UserAgent: d.userAgent(), Reads: f.Calls == cloud.Reads, Writes: f.Calls == cloud.Writes, About: about, First: f.First,
+		Effect: effect,
 	})
 }
 

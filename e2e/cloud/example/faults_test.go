@@ -130,7 +130,9 @@ func TestWrongFaultsAreRefused(t *testing.T) {
 	t.Parallel()
 	c, _ := newCloud(t, example.Options{})
 	for want, f := range map[string]example.Fault{
-		"user_agent": {Effect: example.Hang}, "effect": {UserAgent: "x", Effect: "slow"}, "about": {UserAgent: "x", Effect: example.Hang, About: "pods"},
+		"user_agent": {Effect: example.Hang},
+		"effect":     {UserAgent: "x", Effect: "slow"},
+		"about":      {UserAgent: "x", Effect: example.Hang, About: "pods"},
 	} {
 		if name, err := c.AddFault(f); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %s, %v", f, name, err)
@@ -175,7 +177,8 @@ func TestRequestsSayWhatTheyAreAbout(t *testing.T) {
 	for _, tc := range []struct{ method, path, body, kind, about, id, text string }{
 		{"GET", "/instances/" + i.ID, "", "GET /instances/{id}", "instances", i.ID, "GET /instances/" + i.ID + " → 200"},
 		{"GET", "/load-balancers/web", "", "GET /load-balancers/{name}", "load-balancers", b.ID, "GET /load-balancers/web → 200"},
-		{"DELETE", "/listeners/" + l.ID, "", "DELETE /listeners/{listener}", "load-balancers", b.ID, "DELETE /listeners/" + l.ID + " → 200"},
+		{"DELETE", "/listeners/" + l.ID, "", "DELETE /listeners/{listener}", "load-balancers", b.ID,
+			"DELETE /listeners/" + l.ID + " → 200"},
 		{"DELETE", "/load-balancers/web", "", "DELETE /load-balancers/{name}", "load-balancers", b.ID, "DELETE /load-balancers/web → 200"},
 		{"PUT", "/routes/10.244.1.0/24", `{"instance": "` + i.ID + `"}`, "PUT /routes/{prefix...}", "routes", "", "PUT /routes/10.244.1.0/24 → 200"},
 		{"GET", "/pods", "", "unknown path", "", "", "GET /pods → 404"},
@@ -183,7 +186,8 @@ func TestRequestsSayWhatTheyAreAbout(t *testing.T) {
 		send(t, s, tc.method, example.Path+tc.path, tc.body)
 		all := c.Requests(0)
 		last := all[len(all)-1]
-		if last.Kind != tc.kind || last.About != tc.about || last.ID != tc.id || last.String() != tc.text || last.Write() != (tc.method != "GET") {
+		if last.Kind != tc.kind || last.About != tc.about || last.ID != tc.id || last.String() != tc.text ||
+			last.Write() != (tc.method != "GET") {
 			t.Errorf("got %+v %s, want %+v", last, last, tc)
 		}
 	}
@@ -198,7 +202,8 @@ func TestTheJournalForgets(t *testing.T) {
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/x", nil))
 	}
 	all := c.Requests(0)
-	if len(all) < 10_000 || len(all) > 20_000 || all[len(all)-1].Seq != sent || all[0].Seq != sent-uint64(len(all))+1 || all[0].Status != 401 {
+	if len(all) < 10_000 || len(all) > 20_000 || all[len(all)-1].Seq != sent || all[0].Seq != sent-uint64(len(all))+1 ||
+		all[0].Status != 401 {
 		t.Errorf("%d requests, from %+v to %+v", len(all), all[0], all[len(all)-1])
 	}
 	if after := c.Requests(sent - 3); len(after) != 3 || after[0].Seq != sent-2 {

@@ -1,6 +1,7 @@
 package example
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/netip"
@@ -86,7 +87,8 @@ func (p *port) forward(client net.Conn) {
 		if !ok {
 			continue
 		}
-		backend, err := net.DialTimeout("tcp4", local.String(), dialTimeout)
+		dialer := net.Dialer{Timeout: dialTimeout}
+		backend, err := dialer.DialContext(context.Background(), "tcp4", local.String())
 		if err != nil {
 			continue
 		}

@@ -188,7 +188,8 @@ func (c *program) end() error {
 	case <-time.After(grace):
 		err := c.command.Process.Kill()
 		<-c.ended
-		return errors.Join(fmt.Errorf("%s: it was killed %s after its standard input was closed: end when the standard input ends", c.name, grace), err)
+		return errors.Join(err, fmt.Errorf("%s: it was killed %s after its standard input was closed: end when the standard input ends",
+			c.name, grace))
 	}
 }
 

@@ -23,8 +23,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
@@ -43,8 +43,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	untilEnd := flags.Bool("until-stdin-closes", false, "end when the standard input ends, such as with the program that started this one")
 	flags.StringVar(&o.Token, "token", "example-token", "token of the account")
 	flags.DurationVar(&o.Provisioning, "provisioning", 50*time.Millisecond, "how long a load balancer is pending")
-	flags.TextVar(&o.Instances, "instances", netip.MustParsePrefix("127.80.0.0/16"), "addresses of this host that instances get")
-	flags.TextVar(&o.LoadBalancers, "load-balancers", netip.MustParsePrefix("127.81.0.0/16"), "addresses of this host that load balancers get")
+	flags.TextVar(&o.Instances, "instances", netip.MustParsePrefix("127.40.0.0/16"), "addresses of this host that instances get")
+	flags.TextVar(&o.LoadBalancers, "load-balancers", netip.MustParsePrefix("127.41.0.0/16"),
+		"addresses of this host that load balancers get")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

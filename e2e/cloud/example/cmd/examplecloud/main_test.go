@@ -47,7 +47,7 @@ func TestRunRefusesWhatItCannotUse(t *testing.T) {
 	for args, want := range map[string]string{
 		"extra":                              `"extra": is not a flag`,
 		"--instances=10.0.0.0/24":            "are not of this host",
-		"--instances=127.81.1.0/24":          "overlap",
+		"--instances=127.41.1.0/24":          "overlap",
 		"--listen=no-such-host.invalid:1":    "choose another --listen",
 		"--load-balancers=127.0.0.0/8000000": "invalid value",
 	} {
