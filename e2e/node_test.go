@@ -15,8 +15,8 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 

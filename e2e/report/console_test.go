@@ -46,7 +46,9 @@ func loudFailure(i int) types.SpecReport {
 
 func TestTheConsoleShowsAtMostAScreenOfEachFailure(t *testing.T) {
 	t.Parallel()
-	passed := types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: "passes", State: types.SpecStatePassed, RunningInParallel: true}
+	passed := types.SpecReport{
+		LeafNodeType: types.NodeTypeIt, LeafNodeText: "passes", State: types.SpecStatePassed, RunningInParallel: true,
+	}
 	report := types.Report{SuiteDescription: "the suite", SpecReports: types.SpecReports{passed, passed}}
 	const failures = 100
 	for i := range failures {
