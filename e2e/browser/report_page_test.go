@@ -212,7 +212,8 @@ func TestAFailureIsExplainedOnOneTimeline(t *testing.T) {
 	s := openReport(t, cannedRuns(), report.Options{}, "#spec="+url.PathEscape(lost))
 	for _, text := range []string{
 		"to consist of", "e2e/gone_test.go:21, after 11 s", "Step: making the API answer 503", "The spec failed",
-		"Removing target of an unknown server", "remove_target", "1 of 2 targets are left", "The file was not there", "goroutine 1 [running]", "onerror=",
+		"Removing target of an unknown server", "remove_target", "1 of 2 targets are left", "The file was not there",
+		"goroutine 1 [running]", "onerror=",
 	} {
 		s.Sees(text)
 	}
@@ -221,7 +222,8 @@ func TestAFailureIsExplainedOnOneTimeline(t *testing.T) {
 	want := []string{
 		"0.00|Step: creati", "1.20|I1126 12:00:||", "1.25||12:00:01.250|", "2.00|||12:00:02 Nor", "4.00|Step: making",
 		"4.30|I1126 12:00:||", "4.55||12:00:04.550|", "4.60|E1126 12:00:||", "4.90|W1126 12:00:||", "4.95||12:00:04.950|",
-		"5.00|||12:00:05 War", "5.20|I1126 12:00:||", "9.00|Step: ending", "9.80|I1126 12:00:||", "9.90||12:00:09.900|", "11.00|The spec fai",
+		"5.00|||12:00:05 War", "5.20|I1126 12:00:||", "9.00|Step: ending", "9.80|I1126 12:00:||", "9.90||12:00:09.900|",
+		"11.00|The spec fai",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

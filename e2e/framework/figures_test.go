@@ -30,7 +30,8 @@ func TestARunHasWhatTheReportPageShows(t *testing.T) {
 	for i := range 200 {
 		failed := spec(fmt.Sprint("fails ", i), types.SpecStateFailed)
 		failed.Failure.Message = "Authorization: Bearer abc.def"
-		failed.ReportEntries = types.ReportEntries{{Name: "log of the CCM", Value: types.WrapEntryValue(strings.Repeat("12:00:00 a line\n", 200))}}
+		log := types.WrapEntryValue(strings.Repeat("12:00:00 a line\n", 200))
+		failed.ReportEntries = types.ReportEntries{{Name: "log of the CCM", Value: log}}
 		report.SpecReports = append(report.SpecReports, failed)
 	}
 	run := runOf(report, OurCCM(), Embedded)

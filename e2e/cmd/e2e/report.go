@@ -16,7 +16,8 @@ import (
 func reportCommand() *cobra.Command {
 	var compare []string
 	cmd := &cobra.Command{
-		Use: "report [FOLDER]", Short: "Merge the results of all runs in a folder into a page, tables and badges", Args: cobra.MaximumNArgs(1),
+		Use: "report [FOLDER]", Short: "Merge the results of all runs in a folder into a page, tables and badges",
+		Args: cobra.MaximumNArgs(1),
 		Long: `Merge the results of all runs in a folder, by default out, into its report.html, specs.md, specs.json and badges. The source of
 the specs on the page is that of the module in which the command runs.`,
 		RunE: func(_ *cobra.Command, args []string) error { return writeReport(append(args, "out")[0], compare) },
