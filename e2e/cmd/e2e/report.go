@@ -52,6 +52,10 @@ func readRuns(path string) ([]speclist.Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseRuns(text)
+}
+
+func parseRuns(text []byte) ([]speclist.Run, error) {
 	var runs []speclist.Run
 	var one speclist.Run
 	if err := json.Unmarshal(text, &runs); err == nil {
