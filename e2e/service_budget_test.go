@@ -85,7 +85,8 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			By("syncing without a change")
 			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Annotations["example.com/note"] = "changed" })
 			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
-			Expect(framework.RecordFigure(speclist.RequestsSyncService, "requests", calls())).To(Equal(1), "one call to find the load balancer as it is")
+			Expect(framework.RecordFigure(speclist.RequestsSyncService, "requests", calls())).To(Equal(1),
+				"one call to find the load balancer as it is")
 
 			By("changing the number of a node port")
 			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = suite.FreeNodePort() })

@@ -39,7 +39,8 @@ var _ = Describe("Node", func() {
 var promises = []string{
 	"Node becomes Ready", "Node keeps its provider ID after a power cycle", "Node leaves with its server, and no other does",
 	"Service gets a load balancer whose address answers from outside of the cluster", lost, "Service is deleted with its load balancer",
-	"Service loses no request while its nodes are replaced", "Service has one write for a deleted node", "Service uses a certificate of the user",
+	"Service loses no request while its nodes are replaced", "Service has one write for a deleted node",
+	"Service uses a certificate of the user",
 	"Route is there for each node", "Route comes back when a user deletes it", "Route does not take what belongs to others",
 	"Incident an empty list of servers", "Incident a token that is revoked for a while", "Incident load balancers that are locked",
 }
@@ -50,16 +51,21 @@ func cannedFailure() speclist.Details {
 		return types.ReportEntry{Name: name, Value: types.WrapEntryValue(text)}
 	}
 	step := func(at time.Duration, text string) types.SpecEvent {
-		return types.SpecEvent{SpecEventType: types.SpecEventByStart, Message: text, TimelineLocation: types.TimelineLocation{Time: noon.Add(at)}}
+		where := types.TimelineLocation{Time: noon.Add(at)}
+		return types.SpecEvent{SpecEventType: types.SpecEventByStart, Message: text, TimelineLocation: where}
 	}
 	return report.DetailsOf(types.SpecReport{
 		State: types.SpecStateFailed, StartTime: noon, EndTime: noon.Add(12 * time.Second),
 		LeafNodeLocation: types.CodeLocation{FileName: "e2e/gone_test.go", LineNumber: 7},
 		Failure: types.Failure{
-			Message:  "targets of the load balancer\nExpected\n    <[]string | len:1>: [\"node-2\"]\nto consist of\n    <[]string | len:2>: [\"node-1\", \"node-2\"]",
-			Location: types.CodeLocation{FileName: "e2e/gone_test.go", LineNumber: 21}, TimelineLocation: types.TimelineLocation{Time: noon.Add(11 * time.Second)},
+			Message: "targets of the load balancer\nExpected\n    <[]string | len:1>: [\"node-2\"]\nto consist of\n" +
+				"    <[]string | len:2>: [\"node-1\", \"node-2\"]",
+			Location:         types.CodeLocation{FileName: "e2e/gone_test.go", LineNumber: 21},
+			TimelineLocation: types.TimelineLocation{Time: noon.Add(11 * time.Second)},
 		},
-		SpecEvents: types.SpecEvents{step(0, "creating a Service"), step(4*time.Second, "making the API answer 503"), step(9*time.Second, "ending the incident")},
+		SpecEvents: types.SpecEvents{
+			step(0, "creating a Service"), step(4*time.Second, "making the API answer 503"), step(9*time.Second, "ending the incident"),
+		},
 		ReportEntries: types.ReportEntries{
 			entry("log of the CCM", `I1126 12:00:01.200000   99 service.go:80] "Ensuring load balancer" service="default/web"
 I1126 12:00:04.300000   99 node.go:41] "List of servers is refreshed" servers=2
@@ -87,7 +93,8 @@ func cannedRuns() (runs []speclist.Run) {
 			r := speclist.Run{CCM: ccm, Cluster: cluster, Time: noon}
 			for i, name := range promises {
 				group, _, _ := strings.Cut(name, " ")
-				s := speclist.Spec{Name: name, Group: group, Result: speclist.Passed, Seconds: 2 + float64(i)/2, Labels: []string{strings.ToLower(group), "own-cloud"}}
+				s := speclist.Spec{Name: name, Group: group, Result: speclist.Passed, Seconds: 2 + float64(i)/2}
+				s.Labels = []string{strings.ToLower(group), "own-cloud"}
 				s.Begin, s.Source = noon, fmt.Sprintf("e2e/%s_test.go:%d", strings.ToLower(group), 4+i)
 				s.Steps = []speclist.Step{{At: 0, Text: "ordering a server"}, {At: 1.5, Text: "waiting for its node"}}
 				s.Figures = []speclist.Figure{{Name: speclist.RequestsOfTheSpec, Unit: "requests", Value: float64(10 + i)}}
@@ -114,7 +121,9 @@ func cannedResult(s *speclist.Spec, ccm, cluster string) {
 	case other && strings.Contains(s.Name, "belongs to others"):
 		s.Result = speclist.GapClosed
 	case strings.Contains(s.Name, "revoked"):
-		s.Notes = []speclist.Note{{Name: "incident", Text: "31 in 12 s"}, {Name: "requests during and after the incident", Text: "240 answered, 0 lost"}}
+		s.Notes = []speclist.Note{
+			{Name: "incident", Text: "31 in 12 s"}, {Name: "requests during and after the incident", Text: "240 answered, 0 lost"},
+		}
 	case strings.Contains(s.Name, "outside of the cluster") && !other:
 		s.Figures = append(s.Figures, speclist.Figure{Name: speclist.TimeToFirstTraffic, Unit: "s", Value: 1.5})
 	case strings.Contains(s.Name, "loses no request"):
@@ -179,8 +188,8 @@ func TestTheReportShowsEachPromiseOfEachCCM(t *testing.T) {
 	s := openReport(t, cannedRuns(), report.Options{}, "")
 	s.rows(len(promises))
 	for _, text := range []string{
-		"another-ccm", "embedded", "11 of 14 passed", "15 of 15 passed", "unsupported", "lacks uploaded-certificates", "known gap", "once an hour", "gap closed",
-		"not exercised", "seen: GET /servers", "not here", "15 promises of 15",
+		"another-ccm", "embedded", "11 of 14 passed", "15 of 15 passed", "unsupported", "lacks uploaded-certificates", "known gap",
+		"once an hour", "gap closed", "not exercised", "seen: GET /servers", "not here", "15 promises of 15",
 	} {
 		s.Sees(text)
 	}
@@ -202,17 +211,19 @@ func TestTheReportShowsEachPromiseOfEachCCM(t *testing.T) {
 func TestAFailureIsExplainedOnOneTimeline(t *testing.T) {
 	s := openReport(t, cannedRuns(), report.Options{}, "#spec="+url.PathEscape(lost))
 	for _, text := range []string{
-		"to consist of", "e2e/gone_test.go:21, after 11 s", "Step: making the API answer 503", "The spec failed", "Removing target of an unknown server",
-		"remove_target", "1 of 2 targets are left", "The file was not there", "goroutine 1 [running]", "onerror=",
+		"to consist of", "e2e/gone_test.go:21, after 11 s", "Step: making the API answer 503", "The spec failed",
+		"Removing target of an unknown server", "remove_target", "1 of 2 targets are left", "The file was not there",
+		"goroutine 1 [running]", "onerror=",
 	} {
 		s.Sees(text)
 	}
 	// What happened in which order, and in which lane.
 	got := Eval[[]string](s.Page, `[...document.querySelectorAll('.timeline tbody tr')].map(tr => [...tr.children].map(e => e.innerText.trim().slice(0, 12)).join('|'))`)
 	want := []string{
-		"0.00|Step: creati", "1.20|I1126 12:00:||", "1.25||12:00:01.250|", "2.00|||12:00:02 Nor", "4.00|Step: making", "4.30|I1126 12:00:||",
-		"4.55||12:00:04.550|", "4.60|E1126 12:00:||", "4.90|W1126 12:00:||", "4.95||12:00:04.950|", "5.00|||12:00:05 War", "5.20|I1126 12:00:||",
-		"9.00|Step: ending", "9.80|I1126 12:00:||", "9.90||12:00:09.900|", "11.00|The spec fai",
+		"0.00|Step: creati", "1.20|I1126 12:00:||", "1.25||12:00:01.250|", "2.00|||12:00:02 Nor", "4.00|Step: making",
+		"4.30|I1126 12:00:||", "4.55||12:00:04.550|", "4.60|E1126 12:00:||", "4.90|W1126 12:00:||", "4.95||12:00:04.950|",
+		"5.00|||12:00:05 War", "5.20|I1126 12:00:||", "9.00|Step: ending", "9.80|I1126 12:00:||", "9.90||12:00:09.900|",
+		"11.00|The spec fai",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -300,9 +311,8 @@ func TestTheReportIsFilteredByTheKeyboard(t *testing.T) {
 	s.Go("about:blank")
 	s.Go(address) // a link to what was filtered
 	s.rows(1)
-	s.Await("restore the filters", "document.querySelector('[type=search]').value === 'targets 503' && document.querySelector('[data-key=result]').value === 'failed'")
-	s.Click("◐")
-	s.Await("be dark", "getComputedStyle(document.documentElement).colorScheme === 'dark'")
+	s.Await("restore the filters", "document.querySelector('[type=search]').value === 'targets 503' && "+
+		"document.querySelector('[data-key=result]').value === 'failed'")
 	s.checkQuiet()
 }
 
@@ -310,8 +320,8 @@ func TestIncidentsAndBudgetsHaveTheirOwnSections(t *testing.T) {
 	s := openReport(t, cannedRuns(), report.Options{}, "")
 	s.Click("Incidents")
 	for _, text := range []string{
-		"ccm-from-scratch on embedded survives 3 of 3 incidents", "another-ccm on kind survives 1 of 2 incidents", "survived", "calls to the API: 31 in 12 s",
-		"requests of users: 240 answered, 0 lost", "no request met the fault",
+		"ccm-from-scratch on embedded survives 3 of 3 incidents", "another-ccm on kind survives 1 of 2 incidents", "survived",
+		"calls to the API: 31 in 12 s", "requests of users: 240 answered, 0 lost", "no request met the fault",
 	} {
 		s.Sees(text)
 	}
@@ -337,6 +347,9 @@ func TestIncidentsAndBudgetsHaveTheirOwnSections(t *testing.T) {
 	s.Click("1.5 s")
 	s.Sees(speclist.TimeToFirstTraffic)
 	s.Await("open the spec", "document.querySelector('#detail h2').innerText.includes('answers from outside')")
+	s.Click("Close")
+	s.Click("◐")
+	s.Await("be dark", "getComputedStyle(document.documentElement).colorScheme === 'dark'")
 	s.checkQuiet()
 }
 
@@ -408,7 +421,8 @@ func TestALargeReportIsShown(t *testing.T) {
 	for i := range runs {
 		runs[i].Specs = nil
 		for j := range 400 {
-			spec := speclist.Spec{Name: fmt.Sprintf("Topic %d does what number %d says", j/20, j), Group: fmt.Sprintf("Topic %d", j/20), Result: speclist.Passed}
+			topic := fmt.Sprintf("Topic %d", j/20)
+			spec := speclist.Spec{Name: fmt.Sprintf("%s does what number %d says", topic, j), Group: topic, Result: speclist.Passed}
 			if j%4 == 0 {
 				spec.Result, spec.Details = speclist.Failed, cannedFailure()
 			}

@@ -14,7 +14,8 @@ const runLines = 24_000
 // RecordFigure adds something that the spec has measured to its report, and returns the value. The report page compares figures of the
 // same name between CCMs; those that it lists for every run are constants of package speclist, such as speclist.TimeToFirstTraffic.
 func RecordFigure[N int | float64](name, unit string, value N) N {
-	AddReportEntry(speclist.FigureEntry, ReportEntryVisibilityNever, Offset(1), speclist.Figure{Name: name, Unit: unit, Value: float64(value)})
+	AddReportEntry(speclist.FigureEntry, ReportEntryVisibilityNever, Offset(1),
+		speclist.Figure{Name: name, Unit: unit, Value: float64(value)})
 	return value
 }
 
@@ -33,6 +34,12 @@ func leftOut(specs types.SpecReports, ccm CCMDescription, kind ClusterKind) (n i
 		}
 	}
 	return n
+}
+
+// bounded returns a run whose failures have no more lines than a file should.
+func bounded(run speclist.Run) speclist.Run {
+	report.Bound([]speclist.Run{run}, runLines)
+	return run
 }
 
 // details returns what the report page shows of a spec.

@@ -73,7 +73,7 @@ func runOf(report types.Report, ccm CCMDescription, kind ClusterKind) speclist.R
 			Reason: redacted(reason), Seconds: s.RunTime.Round(time.Millisecond).Seconds(), Labels: s.Labels(), Details: details(s),
 		})
 	}
-	return run
+	return bounded(run)
 }
 
 // outcome returns the result of a spec and the reason, or "" if the spec was not chosen.

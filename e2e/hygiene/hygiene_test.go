@@ -53,7 +53,7 @@ func TestNothingIsLeftHoweverTheSuiteEnds(t *testing.T) {
 	}
 	const aLoadBalancer = "gets a load balancer whose address answers"
 	// This one has three load balancers, and is busy for a while with them.
-	const manyLoadBalancers = "catches up with the changes while it was down"
+	const manyLoadBalancers = "catches up with what changed while it was down"
 	for name, e := range map[string]end{
 		"with success": {focus: aLoadBalancer, says: "1 passed"},
 		"with a spec that fails, as the CCM does nothing": {focus: "names every mistake at once", env: []string{"E2E_CCM=/bin/false"},

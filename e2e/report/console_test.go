@@ -46,7 +46,9 @@ func loudFailure(i int) types.SpecReport {
 
 func TestTheConsoleShowsAtMostAScreenOfEachFailure(t *testing.T) {
 	t.Parallel()
-	passed := types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: "passes", State: types.SpecStatePassed, RunningInParallel: true}
+	passed := types.SpecReport{
+		LeafNodeType: types.NodeTypeIt, LeafNodeText: "passes", State: types.SpecStatePassed, RunningInParallel: true,
+	}
 	report := types.Report{SuiteDescription: "the suite", SpecReports: types.SpecReports{passed, passed}}
 	const failures = 100
 	for i := range failures {
@@ -104,9 +106,11 @@ func TestTheConsoleChangesNothingElse(t *testing.T) {
 		"dots and then an error":   "••S•\nexit status 1\n",
 		"half a failure at an end": "------------------------------\n• [FAILED] [1.0 seconds]\nwhy",
 	} {
-		var out bytes.Buffer
-		if err := Console(&out, strings.NewReader(text), io.Discard); err != nil || out.String() != text {
-			t.Errorf("%s: %v, got\n%q\nwant\n%q", name, err, out.String(), text)
+		for _, in := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
+			var out bytes.Buffer
+			if err := Console(&out, in, io.Discard); err != nil || out.String() != text {
+				t.Errorf("%s: %v, got\n%q\nwant\n%q", name, err, out.String(), text)
+			}
 		}
 	}
 }

@@ -55,13 +55,13 @@ func DetailsOf(s types.SpecReport) speclist.Details {
 }
 
 func failure(s types.SpecReport) *speclist.Failure {
-	message := s.FailureMessage()
+	messages := []string{s.FailureMessage()}
 	for _, more := range s.AdditionalFailures {
-		message += "\n\nand then: " + more.Failure.Message
+		messages = append(messages, "and then: "+more.Failure.Message)
 	}
 	f := &speclist.Failure{
 		At: since(s.StartTime, s.Failure.TimelineLocation.Time), Place: place(s.FailureLocation()),
-		Message: short(Redact(strings.TrimRight(message, "\n")), messageLength),
+		Message: short(Redact(strings.TrimRight(strings.Join(messages, "\n\n"), "\n")), messageLength),
 	}
 	f.Timeline, f.LeftOut = timeline(s)
 	return f

@@ -22,13 +22,15 @@ func entry(name string, value any) types.ReportEntry {
 }
 
 func step(after time.Duration, text string) types.SpecEvent {
-	return types.SpecEvent{SpecEventType: types.SpecEventByStart, Message: text, TimelineLocation: types.TimelineLocation{Time: noon.Add(after)}}
+	at := types.TimelineLocation{Time: noon.Add(after)}
+	return types.SpecEvent{SpecEventType: types.SpecEventByStart, Message: text, TimelineLocation: at}
 }
 
 func failedSpec(entries ...types.ReportEntry) types.SpecReport {
 	return types.SpecReport{
-		LeafNodeType: types.NodeTypeIt, LeafNodeText: "fails", State: types.SpecStateFailed, StartTime: noon, EndTime: noon.Add(30 * time.Second),
-		RunTime: 30 * time.Second, LeafNodeLocation: types.CodeLocation{FileName: "service_test.go", LineNumber: 7},
+		LeafNodeType: types.NodeTypeIt, LeafNodeText: "fails", State: types.SpecStateFailed,
+		StartTime: noon, EndTime: noon.Add(30 * time.Second), RunTime: 30 * time.Second,
+		LeafNodeLocation: types.CodeLocation{FileName: "service_test.go", LineNumber: 7},
 		Failure: types.Failure{
 			Message: "expected\n    true\n", Location: types.CodeLocation{FileName: "service_test.go", LineNumber: 9},
 			TimelineLocation: types.TimelineLocation{Time: noon.Add(29*time.Second + 500*time.Millisecond)},
@@ -85,11 +87,31 @@ func TestAFailureHasOneTimeline(t *testing.T) {
 	t.Parallel()
 	// The CCM's clock is that of another zone than the spec's, and klog does not say which.
 	s := failedSpec(
-		entry("log of spec-001-ccm-1", "  a line before the first time\nI1126 12:00:01.500000   99 node.go:7] \"starts\"\nE1126 12:00:02.000000   99 node.go:9] \"fails\"\n"+
-			"goroutine 1:\n\n\tmain.main()\n"),
-		entry("log of spec-001-ccm-2", "time=2026-11-26T13:00:01.75+01:00 level=INFO msg=slog\n{\"ts\":1795694401800.5,\"msg\":\"JSON\"}\n{\"level\":\"info\",\"ts\":1795694401.9}\n2026/11/26 12:00:03 Go's own\n"),
+		entry("log of spec-001-ccm-1", `  a line before the first time
+I1126 12:00:01.500000   99 node.go:7] "starts"
+E1126 12:00:02.000000   99 node.go:9] "fails"
+goroutine 1:
+
+	main.main()
+`),
+		entry("log of spec-001-ccm-2", `time=2026-11-26T13:00:01.75+01:00 level=INFO msg=slog
+{"ts":1795694401800.5,"msg":"JSON"}
+{"level":"info","ts":1795694401.9}
+2026/11/26 12:00:03 Go's own
+`),
 		entry("requests to the cloud", "12:00:01.600 GET    /v1/servers → 200   spec\n"),
-		entry("cluster", "# nodes\n- name: node-1\n  at: 12:00:00\n\n# services\n[]\n\n11:59:50 Normal Node/x Of: another spec\n11:59:59 Normal Node/node-1 Ready: yes\n12:00:02 Warning Service/web SyncFailed: no\nsecond line\n"),
+		entry("cluster", `# nodes
+- name: node-1
+  at: 12:00:00
+
+# services
+[]
+
+11:59:50 Normal Node/x Of: another spec
+11:59:59 Normal Node/node-1 Ready: yes
+12:00:02 Warning Service/web SyncFailed: no
+second line
+`),
 		entry("a note", "text"),
 	)
 	s.StartTime, s.EndTime = s.StartTime.In(time.FixedZone("", 5*3600)), s.EndTime.In(time.FixedZone("", 5*3600))
@@ -172,6 +194,19 @@ func TestATimelineIsBoundAndFair(t *testing.T) {
 		t.Errorf("the last line is %.40s", last)
 	}
 
+	var requests strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&requests, "12:00:%02d.%03d GET /v1/servers → 200\n", i/50, i)
+	}
+	f = DetailsOf(failedSpec(entry("log of the CCM", log.String()), entry("requests to the cloud", requests.String()))).Failure
+	seen = map[speclist.Lane]int{}
+	for _, l := range f.Timeline {
+		seen[l.Lane]++
+	}
+	if seen[speclist.Log] != timelineLines/2 || seen[speclist.Requests] != timelineLines/2 {
+		t.Errorf("of two lanes with as many lines: %v", seen)
+	}
+
 	failures := func(lengths ...int) (runs []speclist.Run) {
 		for _, n := range lengths {
 			spec := speclist.Spec{Details: speclist.Details{Failure: &speclist.Failure{Timeline: make([]speclist.Line, n)}}}
@@ -198,10 +233,10 @@ func TestSecretsAreNotInTheReport(t *testing.T) {
 	t.Setenv("HCLOUD_TOKEN", own)
 	token := strings.Repeat("aB3", 21) + "x"
 	digest := strings.Repeat("0a", 32)
-	secret := "token " + token + "\nAuthorization: Bearer abc.def\n" + own + "\n-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----\n" +
-		"-----BEGIN PRIVATE KEY-----\nMIIE"
-	s := failedSpec(entry("log of the CCM", digest+"\n"+secret), entry("requests to the cloud", secret), entry("cluster", "12:00:00 Normal Node/a "+secret),
-		entry("note", secret))
+	secret := "token " + token + "\nAuthorization: Bearer abc.def\n" + own +
+		"\n-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----\n-----BEGIN PRIVATE KEY-----\nMIIE"
+	s := failedSpec(entry("log of the CCM", digest+"\n"+secret), entry("requests to the cloud", secret),
+		entry("cluster", "12:00:00 Normal Node/a "+secret), entry("note", secret))
 	s.Failure.Message = secret
 	text, err := json.Marshal(DetailsOf(s))
 	if err != nil {

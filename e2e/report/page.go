@@ -113,10 +113,12 @@ func policy(script, style string) string {
 		sum := sha256.Sum256([]byte(text))
 		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
-	return "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; script-src " + hash(script) + "; style-src " + hash(style)
+	return "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; " +
+		"script-src " + hash(script) + "; style-src " + hash(style)
 }
 
-// Write writes the page and the badges of runs into a folder. A run of a part of the specs has no badge: it would not say what the CCM can do.
+// Write writes the page and the badges of runs into a folder. A run of a part of the specs has no badge: it would not say what the CCM
+// can do.
 func Write(folder string, runs []speclist.Run, o Options) error {
 	page, err := Page(runs, o)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -36,13 +37,16 @@ func TestTheSourceOfASpecIsItsCall(t *testing.T) {
 	t.Parallel()
 	at := func(source string) speclist.Spec { return speclist.Spec{Details: speclist.Details{Source: source}} }
 	got := readSources(fstest.MapFS{
-		"e2e/service_test.go": {Data: []byte(specsFile)}, "e2e/broken_test.go": {Data: []byte("package")}, "secret.txt": {Data: []byte("x\n")},
+		"e2e/service_test.go": {Data: []byte(specsFile)}, "e2e/broken_test.go": {Data: []byte("package")},
+		"secret.txt": {Data: []byte("x\n")},
 	}, []speclist.Run{{Specs: []speclist.Spec{at("e2e/service_test.go:6"), at("e2e/service_test.go:11"), at("e2e/service_test.go:12"),
 		at("e2e/service_test.go:7"), at("e2e/service_test.go:99"), at("e2e/broken_test.go:1"), at("e2e/gone_test.go:1"), at("secret.txt:1"),
 		at("../e2e/service_test.go:6"), at("/etc/passwd.go:1"), at("")}}})
 	table := "DescribeTable(\"has settings\",\n    func(n int) {},\n    Entry(\"one\", 1),\n    Entry(\"two\", 2),\n)\n"
 	want := sources{
-		Texts:  map[string]string{"e2e/service_test.go:6": "It(\"works\", func() {\n    By(\"creating\")\n})\n", "e2e/service_test.go:9": table},
+		Texts: map[string]string{
+			"e2e/service_test.go:6": "It(\"works\", func() {\n    By(\"creating\")\n})\n", "e2e/service_test.go:9": table,
+		},
 		Tables: map[string]string{"e2e/service_test.go:11": "e2e/service_test.go:9", "e2e/service_test.go:12": "e2e/service_test.go:9"},
 	}
 	if a, b := asJSON(t, got), asJSON(t, want); a != b {
@@ -84,16 +88,19 @@ func dataOf(t *testing.T, page []byte) (data struct {
 func TestThePageHasItsDataAndNoAddressOfAnotherHost(t *testing.T) {
 	t.Parallel()
 	hostile := "</script><script>alert(1)</script><!-- {{data}} {{script}} \u2028 \xff"
-	run := speclist.Run{CCM: hostile, Cluster: "embedded", Time: noon, Specs: []speclist.Spec{{Name: hostile, Result: speclist.Failed, Reason: hostile,
-		Details: DetailsOf(failedSpec(entry("log of the CCM", hostile)))}}}
+	run := speclist.Run{CCM: hostile, Cluster: "embedded", Time: noon, Specs: []speclist.Spec{{
+		Name: hostile, Result: speclist.Failed, Reason: hostile, Details: DetailsOf(failedSpec(entry("log of the CCM", hostile))),
+	}}}
 	other := Other{Name: "last week", Run: speclist.Run{CCM: "ours", Cluster: "kind"}}
-	page, err := Page([]speclist.Run{run}, Options{Compare: []Other{other}, Root: fstest.MapFS{"service_test.go": {Data: []byte("package x\n\n\n\n\n\nvar _ = It(\"</script>\")\n")}}})
+	root := fstest.MapFS{"service_test.go": {Data: []byte("package x\n\n\n\n\n\nvar _ = It(\"</script>\")\n")}}
+	page, err := Page([]speclist.Run{run}, Options{Compare: []Other{other}, Root: root})
 	if err != nil {
 		t.Fatal(err)
 	}
 	data := dataOf(t, page)
-	if len(data.Runs) != 2 || data.Runs[0].CCM != strings.ToValidUTF8(hostile, "\uFFFD") || data.Runs[1].Label != "last week" || !data.Compare ||
-		data.Runs[0].Specs[0].Failure.Timeline[0].Lane != speclist.Log || !strings.Contains(data.Sources.Texts["service_test.go:7"], "</script>") {
+	if len(data.Runs) != 2 || data.Runs[0].CCM != strings.ToValidUTF8(hostile, "\uFFFD") || data.Runs[1].Label != "last week" ||
+		!data.Compare || data.Runs[0].Specs[0].Failure.Timeline[0].Lane != speclist.Log ||
+		!strings.Contains(data.Sources.Texts["service_test.go:7"], "</script>") {
 		t.Errorf("got %+v", data)
 	}
 	rest := strings.Replace(string(page), string(pageData.Find(page)), "", 1)
@@ -147,7 +154,8 @@ func TestThePageAndTheBadgesAreWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*"))
-	if want := []string{filepath.Join(folder, "badge-My-CCM-1-kind.svg"), filepath.Join(folder, File)}; err != nil || fmt.Sprint(files) != fmt.Sprint(want) {
+	want := []string{filepath.Join(folder, "badge-My-CCM-1-kind.svg"), filepath.Join(folder, File)}
+	if err != nil || !slices.Equal(files, want) {
 		t.Errorf("got %v, %v, want %v", files, err, want)
 	}
 	if err := Write(filepath.Join(folder, "missing"), runs, Options{}); !errors.Is(err, os.ErrNotExist) {

@@ -18,7 +18,8 @@ func TestALineOfATimelineIsReadable(t *testing.T) {
 		t.Errorf("read again: %+v, %v", back, err)
 	}
 	for _, wrong := range []string{"", "1.25", "1.25 log", "soon log text"} {
-		if err := new(Line).UnmarshalText([]byte(wrong)); err == nil || !strings.Contains(err.Error(), "must be seconds, a lane and a text") {
+		err := new(Line).UnmarshalText([]byte(wrong))
+		if err == nil || !strings.Contains(err.Error(), "must be seconds, a lane and a text") {
 			t.Errorf("%q: got %v", wrong, err)
 		}
 	}

@@ -16,13 +16,14 @@ import (
 func reportCommand() *cobra.Command {
 	var compare []string
 	cmd := &cobra.Command{
-		Use: "report [FOLDER]", Short: "Merge the results of all runs in a folder, by default out, into its report.html, specs.md and specs.json",
+		Use: "report [FOLDER]", Short: "Merge the results of all runs in a folder into a page, tables and badges",
 		Args: cobra.MaximumNArgs(1),
 		Long: `Merge the results of all runs in a folder, by default out, into its report.html, specs.md, specs.json and badges. The source of
 the specs on the page is that of the module in which the command runs.`,
 		RunE: func(_ *cobra.Command, args []string) error { return writeReport(append(args, "out")[0], compare) },
 	}
-	cmd.Flags().StringArrayVar(&compare, "compare", nil, "a specs.json of an earlier run, with which the page begins to compare; can be repeated")
+	cmd.Flags().StringArrayVar(&compare, "compare", nil,
+		"a specs.json of an earlier run, with which the page begins to compare; can be repeated")
 	return cmd
 }
 
@@ -34,7 +35,8 @@ func writeReport(folder string, compare []string) error {
 			return fmt.Errorf("--compare %s: %w", path, err)
 		}
 		for _, r := range more {
-			o.Compare = append(o.Compare, report.Other{Name: filepath.Base(path) + " of " + r.Time.UTC().Format("2006-01-02 15:04"), Run: r})
+			name := filepath.Base(path) + " of " + r.Time.UTC().Format("2006-01-02 15:04")
+			o.Compare = append(o.Compare, report.Other{Name: name, Run: r})
 		}
 	}
 	runs, err := speclist.Merge(folder)
@@ -50,6 +52,10 @@ func readRuns(path string) ([]speclist.Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseRuns(text)
+}
+
+func parseRuns(text []byte) ([]speclist.Run, error) {
 	var runs []speclist.Run
 	var one speclist.Run
 	if err := json.Unmarshal(text, &runs); err == nil {
