@@ -52,17 +52,3 @@ func TestAnEarlierRunIsComparedOnThePage(t *testing.T) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
-
-func FuzzReadRuns(f *testing.F) {
-	f.Add([]byte(`[{"ccm":"x","specs":[{"name":"a","failure":{"timeline":["1.0 log x"]}}]}]`))
-	f.Add([]byte(`{"ccm":"x","specs":null}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		runs, err := parseRuns(text)
-		if err != nil {
-			return
-		}
-		if _, err := report.Page(runs, report.Options{}); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
