@@ -44,7 +44,7 @@ func TestAnEarlierRunIsComparedOnThePage(t *testing.T) {
 	}
 	for name, text := range map[string]string{"broken.json": "{", "other.json": `{"name": "x"}`, "number.json": "7"} {
 		err := writeReport(out, []string{write(filepath.Join(other, name), text)})
-		if err == nil || !strings.Contains(err.Error(), "--compare") || !strings.Contains(err.Error(), "must be a specs.json of the suite") {
+		if err == nil || !strings.Contains(err.Error(), "--compare "+other) || !strings.Contains(err.Error(), "must be a specs.json") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
