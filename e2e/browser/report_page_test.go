@@ -400,7 +400,10 @@ func TestTwoRunsAreCompared(t *testing.T) {
 		}
 		Do(s.Page, "choose the file", chromedp.SetUploadFiles(chromedp.CSS("input[type=file]"), []string{path}))
 	}
-	for name, wrong := range map[string]string{"broken.json": "{", "other.json": `{"ccm": "x"}`, "hostile.json": `[{"ccm":"x","cluster":"y","specs":[{"name":1}]}]`} {
+	for name, wrong := range map[string]string{
+		"broken.json": "{", "other.json": `{"ccm": "x"}`, "no-name.json": `[{"ccm":"x","cluster":"y","specs":[{"name":1,"result":"passed","seconds":1}]}]`,
+		"labels.json": `[{"ccm":"x","cluster":"y","specs":[{"name":"a","result":"passed","seconds":1,"labels":"x"}]}]`,
+	} {
 		choose(name, wrong)
 		s.Sees(name + " was not loaded")
 	}
@@ -412,6 +415,19 @@ func TestTwoRunsAreCompared(t *testing.T) {
 	}
 	s.Click(lost)
 	s.Sees("another-ccm on embedded (yesterday.json, 2026-11-25 12:00)")
+	s.checkQuiet()
+}
+
+func TestAReportWithoutResultsIsShown(t *testing.T) {
+	s := openReport(t, nil, report.Options{}, "#view=compare")
+	s.Sees("No run has left results yet.")
+	s.checkQuiet()
+	s = openReport(t, []speclist.Run{{CCM: "new", Cluster: "kind", Incomplete: "BeforeSuite failed"}}, report.Options{}, "")
+	s.Sees("Incomplete: BeforeSuite failed")
+	for _, view := range []string{"Incidents", "Budgets", "Compare", "Matrix"} {
+		s.Click(view)
+		s.check("no results, " + view)
+	}
 	s.checkQuiet()
 }
 

@@ -51,7 +51,7 @@ type column struct {
 
 // Page returns the page of runs: one HTML file that asks no other host for anything.
 func Page(runs []speclist.Run, o Options) ([]byte, error) {
-	var columns []column
+	columns := []column{} // and not null, which the page would not expect
 	all := clone(runs)
 	for _, other := range o.Compare {
 		all = append(all, clone([]speclist.Run{other.Run})...)
@@ -87,7 +87,7 @@ func Page(runs []speclist.Run, o Options) ([]byte, error) {
 func clone(runs []speclist.Run) []speclist.Run {
 	var all []speclist.Run
 	for _, r := range runs {
-		r.Specs = append([]speclist.Spec(nil), r.Specs...)
+		r.Specs = append([]speclist.Spec{}, r.Specs...)
 		for i, s := range r.Specs {
 			if s.Failure != nil {
 				f := *s.Failure

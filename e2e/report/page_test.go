@@ -206,3 +206,24 @@ func TestABadgeSaysHowMuchPassed(t *testing.T) {
 		}
 	}
 }
+
+func FuzzPage(f *testing.F) {
+	f.Add([]byte(`[{"ccm":"x","specs":[{"name":"a","failure":{"timeline":["1.0 log x"]}}]}]`))
+	f.Add([]byte(`{"ccm":"x","specs":null}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		runs, err := speclist.Parse(text)
+		if err != nil {
+			return
+		}
+		page, err := Page(runs, Options{Root: fstest.MapFS{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(dataOf(t, page).Runs); got != len(runs) {
+			t.Fatalf("the page has %d runs of %d", got, len(runs))
+		}
+		for _, r := range runs {
+			_ = Badge(r)
+		}
+	})
+}

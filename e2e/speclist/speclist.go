@@ -101,6 +101,19 @@ func Read(root fs.FS) ([]Run, error) {
 	return runs, nil
 }
 
+// Parse returns the runs of a file: that of one run, or the list of several.
+func Parse(text []byte) ([]Run, error) {
+	var runs []Run
+	var one Run
+	if err := json.Unmarshal(text, &runs); err == nil {
+		return runs, nil
+	}
+	if err := json.Unmarshal(text, &one); err != nil || one.CCM == "" {
+		return nil, errors.Join(errors.New("must be a specs.json of the suite"), err)
+	}
+	return []Run{one}, nil
+}
+
 // signs represent results in a table.
 var signs = map[Result]string{Passed: "✔", Failed: "✘", Unsupported: "unsupported", NotHere: "–", Skipped: "–", KnownGap: "known gap",
 	GapClosed: "✔ gap closed", NotExercised: "not exercised"}

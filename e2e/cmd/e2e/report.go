@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -52,19 +51,7 @@ func readRuns(path string) ([]speclist.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseRuns(text)
-}
-
-func parseRuns(text []byte) ([]speclist.Run, error) {
-	var runs []speclist.Run
-	var one speclist.Run
-	if err := json.Unmarshal(text, &runs); err == nil {
-		return runs, nil
-	}
-	if err := json.Unmarshal(text, &one); err != nil || one.CCM == "" {
-		return nil, errors.Join(errors.New("must be a specs.json of the suite"), err)
-	}
-	return []speclist.Run{one}, nil
+	return speclist.Parse(text)
 }
 
 func consoleCommand() *cobra.Command {

@@ -19,6 +19,10 @@ function note(changes) {
 }
 
 function route() {
+  if (!runs.length) {
+    show(main, h('p', {class: 'empty'}, 'No run has left results yet.'));
+    return;
+  }
   const {name, spec, all} = wanted();
   const wasHidden = panel.hidden;
   panel.hidden = !spec;
@@ -64,7 +68,7 @@ document.addEventListener('keydown', e => {
   }
 });
 
-use(check(data.runs));
+use(data.runs);
 if (data.compare && !location.hash) history.replaceState(null, '', '#view=compare');
 window.addEventListener('hashchange', route);
 route();
