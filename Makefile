@@ -70,6 +70,14 @@ e2e: ## The end-to-end suite (E2E_CLUSTER=, LABELS=, FOCUS=, SHARD=, PROCS=, CCM
 e2e-probe: ## Find out what a cloud-controller-manager lacks, and write it into its file (CCM=)
 	scripts/e2e-probe.sh
 
+.PHONY: e2e-example
+e2e-example: ## The conformance specs on another cloud: the example CCM on the example cloud (minutes)
+	E2E_CLUSTER=embedded E2E_OUT=$(CURDIR)/out/e2e-example CCM=e2e/ccms/example-ccm.yaml LABELS=conformance scripts/e2e.sh
+
+.PHONY: broken-examples
+broken-examples: ## Break the example CCM in ten ways; the spec that names the promise must fail each time (minutes)
+	scripts/broken-examples.sh
+
 .PHONY: e2e-clean
 e2e-clean: ## Remove what runs on an existing cluster left there and in its cloud (RUN=name)
 	go run ./e2e/cmd/e2e clean
