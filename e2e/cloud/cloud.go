@@ -118,7 +118,7 @@ type LoadBalancer struct {
 type Port struct {
 	Protocol corev1.Protocol `json:"protocol"`
 	Port     int32           `json:"port"`
-	// NodePort is the port of the targets.
+	// NodePort is the port of the targets. 0 if there are none and the cloud knows it only by them.
 	NodePort int32    `json:"nodePort"`
 	Targets  []Target `json:"targets"`
 }
@@ -152,6 +152,7 @@ type Renamer interface {
 type Router interface {
 	Routes(context.Context) ([]Route, error)
 	AddRoute(context.Context, Route) error
+	// DeleteRoute deletes a route. The error is ErrNotFound if what is for the destination leads elsewhere.
 	DeleteRoute(context.Context, Route) error
 }
 
@@ -207,9 +208,9 @@ type Recorder interface {
 type Faulty interface {
 	// AddFault begins a fault and returns its name.
 	AddFault(context.Context, Fault) (name string, err error)
-	// Met returns how many calls have met a fault.
+	// Met returns how many calls have met a fault. The error is ErrNotFound if it has ended.
 	Met(ctx context.Context, name string) (int, error)
-	// RemoveFault ends a fault.
+	// RemoveFault ends a fault. The error is ErrNotFound if it has ended.
 	RemoveFault(ctx context.Context, name string) error
 }
 

@@ -56,6 +56,14 @@ func faulty(t *testing.T, s *suite) {
 	g.Expect(faults.Met(ctx, name)).To(Equal(2))
 	g.Expect(faults.RemoveFault(ctx, name)).To(Succeed())
 
+	name, err = faults.AddFault(ctx, cloud.Fault{Calls: cloud.Reads, Pass: 1, First: 1, Effect: cloud.Unavailable})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(list(UserAgent+"/1")).To(Succeed(), "Pass says that a call does not fail")
+	g.Expect(list(UserAgent + "/1")).NotTo(Succeed())
+	g.Expect(list(UserAgent + "/1")).To(Succeed())
+	g.Expect(faults.Met(ctx, name)).To(Equal(1))
+	g.Expect(faults.RemoveFault(ctx, name)).To(Succeed())
+
 	for _, other := range []cloud.Fault{{Calls: cloud.Writes, Effect: cloud.Internal}, {About: cloud.AboutRoutes, Effect: cloud.Internal}} {
 		name, err := faults.AddFault(ctx, other)
 		if errors.Is(err, errors.ErrUnsupported) {

@@ -73,7 +73,7 @@ func (c *Cloud) serve(e endpoint, w http.ResponseWriter, r *http.Request) {
 	}
 	seq, effect, status := c.journal.begin(q), c.faults.meet(q), 0
 	defer func() { c.journal.end(seq, status, effect) }()
-	if effect != "" && effect != LoseAnswer {
+	if effect != "" && effect != LoseAnswer && effect != HangAfter {
 		if status = c.misbehave(effect, q, w, r); status == 0 {
 			panic(http.ErrAbortHandler) // the server closes the connection
 		}
@@ -81,7 +81,10 @@ func (c *Cloud) serve(e endpoint, w http.ResponseWriter, r *http.Request) {
 	}
 	var body any
 	status, body = c.do(e, r)
-	if effect == LoseAnswer {
+	if effect == HangAfter {
+		c.misbehave(effect, q, w, r)
+	}
+	if effect == LoseAnswer || effect == HangAfter {
 		panic(http.ErrAbortHandler)
 	}
 	answer(w, status, body)

@@ -37,7 +37,8 @@ func (d *driven) Requests(_ context.Context, after uint64) ([]cloud.Request, err
 var effectOf = map[cloud.Effect]string{
 	cloud.Unavailable: Unavailable, cloud.Internal: Internal, cloud.Unauthorized: Unauthorized, cloud.Forbidden: Forbidden,
 	cloud.RateLimited: RateLimited, cloud.Conflict: Busy, cloud.NothingFound: NothingFound, cloud.EmptyLists: EmptyLists,
-	cloud.Garbage: Garbage, cloud.Hang: Hang, cloud.Drop: Drop, cloud.LoseAnswer: LoseAnswer,
+	cloud.Garbage: Garbage, cloud.Hang: Hang, cloud.HangAfter: HangAfter, cloud.Drop: Drop,
+	cloud.LoseAnswer: LoseAnswer,
 }
 
 // AddFault implements cloud.Faulty.
@@ -58,8 +59,8 @@ func (d *driven) AddFault(_ context.Context, f cloud.Fault) (string, error) {
 		}
 	}
 	return d.cloud.AddFault(Fault{
-		UserAgent: d.userAgent(), Reads: f.Calls == cloud.Reads, Writes: f.Calls == cloud.Writes, About: about, First: f.First,
-		Effect: effect,
+		UserAgent: d.userAgent(), Reads: f.Calls == cloud.Reads, Writes: f.Calls == cloud.Writes, About: about, Pass: f.Pass,
+		First: f.First, Effect: effect,
 	})
 }
 

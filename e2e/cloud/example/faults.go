@@ -27,6 +27,7 @@ const (
 	EmptyLists   = "empty-lists"   // lists are empty; other requests are not affected
 	Garbage      = "garbage"       // a page of HTML with 200
 	Hang         = "hang"          // no answer
+	HangAfter    = "hang-after"    // it is done, and there is no answer
 	Drop         = "drop"          // the connection is closed, and nothing is done
 	LoseAnswer   = "lose-answer"   // it is done, and the connection is closed
 )
@@ -42,11 +43,15 @@ type Fault struct {
 	Reads  bool `json:"reads,omitempty"`
 	// About selects requests about a resource. Empty: all.
 	About string `json:"about,omitempty"`
+	// Pass is how many of the selected requests do not fail before the first that does.
+	Pass int `json:"pass,omitempty"`
 	// First is how many requests fail. 0: all until the fault is removed.
 	First  int    `json:"first,omitempty"`
 	Effect string `json:"effect"`
 	// Met is how many requests have met it.
 	Met int `json:"met,omitempty"`
+
+	passed int
 }
 
 // selects reports whether a request fails.
@@ -86,7 +91,7 @@ func (c *Cloud) AddFault(f Fault) (name string, err error) {
 	if f.UserAgent == "" {
 		return "", badRequest("user_agent: write a part of the User-Agent of the requests that fail, such as example-ccm")
 	}
-	if _, ok := effects[f.Effect]; !ok && !slices.Contains([]string{NothingFound, EmptyLists, Garbage, Hang, Drop, LoseAnswer}, f.Effect) {
+	if _, ok := effects[f.Effect]; !ok && !slices.Contains([]string{NothingFound, EmptyLists, Garbage, Hang, HangAfter, Drop, LoseAnswer}, f.Effect) {
 		return "", badRequest("effect: %q: faults.go lists the effects", f.Effect)
 	}
 	if !slices.Contains([]string{"", AboutInstances, AboutLoadBalancers, AboutRoutes}, f.About) {
@@ -95,7 +100,7 @@ func (c *Cloud) AddFault(f Fault) (name string, err error) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	c.faults.added++
-	f.Name, f.Met = fmt.Sprintf("fault-%d", c.faults.added), 0
+	f.Name, f.Met, f.passed = fmt.Sprintf("fault-%d", c.faults.added), 0, 0
 	c.faults.all = append(c.faults.all, &f)
 	return f.Name, nil
 }
@@ -125,7 +130,11 @@ func (fs *faults) meet(r Request) string {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, f := range fs.all {
-		if f.selects(r) {
+		switch {
+		case !f.selects(r):
+		case f.passed < f.Pass:
+			f.passed++
+		default:
 			f.Met++
 			return f.Effect
 		}
@@ -136,7 +145,7 @@ func (fs *faults) meet(r Request) string {
 // misbehave answers a request as an effect says, and returns the status; 0 if there is no answer.
 func (c *Cloud) misbehave(effect string, q Request, w http.ResponseWriter, r *http.Request) (status int) {
 	switch effect {
-	case Hang:
+	case Hang, HangAfter:
 		select {
 		case <-r.Context().Done():
 		case <-c.done:

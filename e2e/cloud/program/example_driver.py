@@ -114,6 +114,7 @@ class Driver:
         try:
             return self.http("POST", "/faults", {
                 "user_agent": self.agent, "effect": FAULTS.get(fault["effect"], fault["effect"]), "first": fault.get("first", 0),
+                "pass": fault.get("pass", 0),
                 "reads": calls == "read", "writes": calls == "write", "about": SUBJECTS.get(about, about) or ""}, control=True)["name"]
         except Failure as failure:
             raise Failure("unsupported", str(failure)) from failure
