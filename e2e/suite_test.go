@@ -3,12 +3,14 @@
 package e2e
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/example"
 	_ "github.com/ccm-from-scratch/ccm-from-scratch/e2e/conformance" // the specs that know no cloud
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
@@ -21,6 +23,7 @@ var suite *framework.Suite
 func TestE2E(t *testing.T) {
 	framework.Register(framework.DefaultDriver, hetzner.Driver{})
 	framework.Register("example", example.Driver{})
+	framework.Register("least", least{})
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "ccm-from-scratch")
 }
@@ -39,3 +42,17 @@ var _ = SynchronizedBeforeSuite(func(ctx SpecContext) {
 var _ = ReportAfterSuite("writes the table of all specs", func(report Report) {
 	Expect(framework.WriteSummary(report)).To(Succeed())
 })
+
+// least is the driver of the example cloud with nothing but what each driver must have, and without traffic: as of a small emulator.
+type least struct{ example.Driver }
+
+// Start implements cloud.Driver.
+func (d least) Start(ctx context.Context, o cloud.Options) (cloud.Cloud, error) {
+	c, err := d.Driver.Start(ctx, o)
+	return mute{c}, err
+}
+
+type mute struct{ cloud.Cloud }
+
+// ForwardsNothing implements cloud.Mute.
+func (mute) ForwardsNothing() {}

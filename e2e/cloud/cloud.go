@@ -170,6 +170,13 @@ type Dialer interface {
 	Dial(ctx context.Context, address string) (net.Conn, error)
 }
 
+// Mute is a cloud whose load balancers forward nothing, such as an emulator without a data plane. Specs look at what load balancers are
+// set to instead of sending requests through them.
+type Mute interface {
+	// ForwardsNothing does nothing.
+	ForwardsNothing()
+}
+
 // Subject is what a call of the cloud's API is about.
 type Subject string
 

@@ -263,6 +263,7 @@ var _ = Describe("The targets of a load balancer", Label(Conformance, "service",
 
 	It("get traffic only if they have an endpoint, with the policy Local"+local, framework.Needs(framework.LocalPolicy),
 		func(ctx SpecContext) {
+			env.Traffic.SkipIfMute()
 			names := env.Nodes.Workers(ctx, 2).Names()
 			env.Services.Create(ctx, "web", func(s *corev1.Service) {
 				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal

@@ -31,6 +31,9 @@ type Traffic struct {
 
 // Get sends an HTTP request to an address from outside of the cluster and returns the answer.
 func (t Traffic) Get(ctx context.Context, address string, port int) (whoami.Answer, error) {
+	if t.Mute() {
+		return t.muteAnswer(ctx, address, port)
+	}
 	return get(ctx, t.Client(ClientOptions{}), URL("http", address, port))
 }
 
@@ -97,6 +100,10 @@ func (t Traffic) AnsweringNodes(ctx context.Context, address string, port, n int
 // AwaitAnsweringNodes waits until each of these nodes, and no other, answers requests to an address.
 func (t Traffic) AwaitAnsweringNodes(ctx context.Context, address string, port int, names ...string) {
 	GinkgoHelper()
+	if t.Mute() {
+		t.awaitTargetNodes(ctx, address, port, names)
+		return
+	}
 	Eventually(func(g Gomega) {
 		answered := map[string]int{}
 		for range 3 * len(names) {
@@ -110,6 +117,10 @@ func (t Traffic) AwaitAnsweringNodes(ctx context.Context, address string, port i
 
 // Closed reports whether a port of a load balancer refuses connections.
 func (t Traffic) Closed(ctx context.Context, address string, port int) bool {
+	if t.Mute() {
+		_, err := t.portOf(ctx, address, port)
+		return err != nil
+	}
 	conn, err := t.dial(ctx, net.JoinHostPort(address, strconv.Itoa(port)), netip.Addr{})
 	if err != nil {
 		return true

@@ -13,6 +13,7 @@ var (
 	_ cloud.Recorder = (*program)(nil)
 	_ cloud.Faulty   = (*program)(nil)
 	_ cloud.Limiter  = (*program)(nil)
+	_ cloud.Mute     = (*program)(nil)
 )
 
 // The parameters of methods that have one.
@@ -119,3 +120,6 @@ func (c *program) RemoveFault(ctx context.Context, name string) error {
 func (c *program) LimitLoadBalancers(ctx context.Context, most int) error {
 	return c.call(ctx, "LimitLoadBalancers", map[string]int{"most": most}, nil)
 }
+
+// ForwardsNothing implements cloud.Mute, of which a program has nothing to answer.
+func (c *program) ForwardsNothing() {}

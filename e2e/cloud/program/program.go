@@ -34,7 +34,7 @@ type Driver struct {
 }
 
 // interfaces are the optional ones that a program can implement. A Dialer is none of them: a connection is not JSON.
-var interfaces = []string{"Renamer", "Router", "Recorder", "Faulty", "Limiter"}
+var interfaces = []string{"Renamer", "Router", "Recorder", "Faulty", "Limiter", "Mute"}
 
 // Start implements cloud.Driver.
 func (d Driver) Start(ctx context.Context, o cloud.Options) (cloud.Cloud, error) {
