@@ -374,6 +374,7 @@ func TestTheClockIsStopped(t *testing.T) {
 	s.Click("A minute each second")
 	s.Await("show the speed", "document.getElementById('time').innerText.includes('×60')")
 	s.Click("Real time")
+	s.Await("show real time", "!document.getElementById('time').innerText.includes('×60')") // it draws the forms anew before
 	s.Fill("Actions take", "5s")
 	s.Click("Set the duration")
 	s.Sees("new actions take that long")
