@@ -221,8 +221,9 @@ func (w *world) rateLimited(n int) {
 	w.settle()
 	effect, most := fault.HTTPStatus(http.StatusTooManyRequests), 80 // one in 20 s shows whether it still refuses
 	if n%2 == 0 {
-		// By the headers, one request comes back each second: only the pauses between the tries of one Service bound the number.
-		effect, most = fault.APIError("rate_limit_exceeded"), 150
+		// By the headers, one request comes back each second. Of these 1,200, periodic reads take one in 10 s, and the tries of each of
+		// four Services, whose pauses double up to 5 minutes, some 20.
+		effect, most = fault.APIError("rate_limit_exceeded"), 200
 	}
 	_, err := w.fake.Faults().Add(ctx, fault.Rule{Name: "429", Client: ccm.ProviderName, Effect: effect})
 	must(err)
