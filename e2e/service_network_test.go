@@ -106,7 +106,8 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 		})
 
 	It("reaches all nodes through their private addresses with the annotation, those without a public one included",
-		framework.Needs(framework.PrivateNetwork, framework.PrivateNodes, framework.SettingUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
+		framework.Needs(framework.PrivateNetwork, framework.PrivateNodes, framework.SettingUpdates), Label(framework.OwnCloud),
+		func(ctx SpecContext) {
 			env.Servers.Create(ctx, "inside", publicNet(false, false))
 			env.Nodes.AwaitInitialized(ctx, "inside")
 			env.Nodes.Create(ctx, "outside")
@@ -122,7 +123,8 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 		})
 
 	It("changes to private targets one by one, without a request that fails",
-		framework.Needs(framework.PrivateNetwork, framework.SettingUpdates, framework.SmoothTargets), Label(framework.OwnCloud), func(ctx SpecContext) {
+		framework.Needs(framework.PrivateNetwork, framework.SettingUpdates, framework.SmoothTargets), Label(framework.OwnCloud),
+		func(ctx SpecContext) {
 			env.Nodes.Create(ctx, "node-1", "node-2")
 			env.Services.Create(ctx, "web")
 			address := env.Traffic.AwaitServed(ctx, "web")

@@ -128,7 +128,8 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 		})
 
 	It("loses no request when the node selector chooses a node that does not serve yet",
-		framework.Needs(framework.NodeSelector, framework.SettingUpdates, framework.LocalPolicy, framework.SmoothTargets), Label(framework.OwnCloud),
+		framework.Needs(framework.NodeSelector, framework.SettingUpdates, framework.LocalPolicy, framework.SmoothTargets),
+		Label(framework.OwnCloud),
 		func(ctx SpecContext) {
 			names := env.Nodes.Workers(ctx, 2).Names()
 			for i, pool := range []string{"old", "new"} {

@@ -127,8 +127,8 @@ var _ = Describe("A Service of type LoadBalancer", Label(Conformance, "service")
 		awaitClosed(ctx, env, address, framework.Port)
 	})
 
-	It("gets a load balancer again after another client has deleted it"+ensure, framework.Needs(framework.Repair), Label(framework.Dataplane),
-		func(ctx SpecContext) {
+	It("gets a load balancer again after another client has deleted it"+ensure, framework.Needs(framework.Repair),
+		Label(framework.Dataplane), func(ctx SpecContext) {
 			env.Nodes.Workers(ctx, 1)
 			env.Services.Create(ctx, "web")
 			env.Traffic.AwaitServed(ctx, "web")

@@ -146,6 +146,21 @@ var (
 	variable       = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
+// validateSource returns the mistakes in what says where the CCM and the driver of its cloud come from.
+func (s CCMDescription) validateSource() error {
+	var errs []error
+	if s.Driver != "" && len(s.DriverCommand) > 0 {
+		errs = append(errs, fmt.Errorf("driver: %q: write either driver or driverCommand", s.Driver))
+	}
+	if s.Binary != "" && s.Source != "" {
+		errs = append(errs, fmt.Errorf("binary: %s: write either binary or source", s.Binary))
+	}
+	if s.Archive != "" && s.Image == "" {
+		errs = append(errs, fmt.Errorf("archive: image is missing: write the name that the image has in %s", s.Archive))
+	}
+	return errors.Join(errs...)
+}
+
 // validate returns all mistakes in a description, with what to write instead.
 func (s CCMDescription) validate() error {
 	var errs []error
@@ -164,15 +179,7 @@ func (s CCMDescription) validate() error {
 	if hetzner && strings.TrimSpace(s.UserAgent) == "" {
 		wrong("userAgent: write a part of the User-Agent of its requests, such as my-ccm/")
 	}
-	if s.Driver != "" && len(s.DriverCommand) > 0 {
-		wrong("driver: %q: write either driver or driverCommand", s.Driver)
-	}
-	if s.Binary != "" && s.Source != "" {
-		wrong("binary: %s: write either binary or source", s.Binary)
-	}
-	if s.Archive != "" && s.Image == "" {
-		wrong("archive: image is missing: write the name that the image has in %s", s.Archive)
-	}
+	errs = append(errs, s.validateSource())
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		if !variable.MatchString(name) {
 			wrong("env: %q: write the name of an environment variable, such as HCLOUD_DEBUG", name)

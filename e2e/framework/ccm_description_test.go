@@ -47,6 +47,8 @@ func TestAWrongDescriptionSaysWhatToWrite(t *testing.T) {
 		"a gap without a reason":   {otherCCM + "knownGaps: [{specs: [Service works]}]\n", []string{"knownGaps[0]", "reason"}},
 		"an unknown host name":     {otherCCM + "hostName: pod\n", []string{`hostName: "pod": must be one of node, server`}},
 		"a negative time":          {otherCCM + "quiet: -1s\n", []string{"quiet: -1s"}},
+		"two drivers":              {otherCCM + "driver: a\ndriverCommand: [b]\n", []string{"either driver or driverCommand"}},
+		"two programs":             {otherCCM + "binary: a\nsource: b\n", []string{"either binary or source"}},
 		"an archive alone":         {otherCCM + "archive: ccm.tar\n", []string{"image is missing"}},
 		"a flag with a space":      {otherCCM + "args: [v, \"4\"]\n", []string{`args: "v"`, `args: "4"`, "--v=4"}},
 		"a variable with a sign":   {otherCCM + "env: {A=B: c}\n", []string{`env: "A=B"`}},

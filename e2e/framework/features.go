@@ -60,7 +60,7 @@ const (
 	LocalPolicy Feature = "local-policy"
 	// NodeSelector: the annotation node-selector chooses the targets.
 	NodeSelector Feature = "node-selector"
-	// NodeLabelUpdates: a label of a node that changes changes the targets, too.
+	// NodeLabelUpdates: the targets follow the labels of nodes.
 	NodeLabelUpdates Feature = "node-label-updates"
 	// SettingUpdates: annotations that change later change the load balancer, without a new one.
 	SettingUpdates Feature = "setting-updates"

@@ -259,8 +259,8 @@ func (s CCMDescription) build(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", s.built(), ".")
 	cmd.Dir = s.Source
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot build the cloud-controller-manager in %s: %w; correct source in the file that %s names\n%s", s.Source, err,
-			EnvCCM, strings.TrimSpace(string(out)))
+		return fmt.Errorf("cannot build the cloud-controller-manager in %s: %w; correct source in the file that %s names\n%s", s.Source,
+			err, EnvCCM, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

@@ -52,8 +52,8 @@ func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops 
 }
 
 // apply sends one operation and waits for its action. To remove a target that is gone already succeeds: the next comparison sees one that
-// is not. A port and a selector are in a label until they are gone, and without it no later comparison would find them: "not found", which a
-// gateway may answer for everything, does not prove that.
+// is not. A port and a selector are in a label until they are gone, and without it no later comparison would find them: "not found",
+// which a gateway may answer for everything, does not prove that.
 func (l *Controller) apply(ctx context.Context, lb *hcloud.LoadBalancer, op plan.Op) error {
 	action, err := l.send(ctx, lb, op)
 	if op.Kind == plan.OpRemoveTarget && hcloud.IsError(err, hcloud.ErrorCodeNotFound) {

@@ -91,7 +91,8 @@ func (c *Cloud) AddFault(f Fault) (name string, err error) {
 	if f.UserAgent == "" {
 		return "", badRequest("user_agent: write a part of the User-Agent of the requests that fail, such as example-ccm")
 	}
-	if _, ok := effects[f.Effect]; !ok && !slices.Contains([]string{NothingFound, EmptyLists, Garbage, Hang, HangAfter, Drop, LoseAnswer}, f.Effect) {
+	others := []string{NothingFound, EmptyLists, Garbage, Hang, HangAfter, Drop, LoseAnswer}
+	if _, ok := effects[f.Effect]; !ok && !slices.Contains(others, f.Effect) {
 		return "", badRequest("effect: %q: faults.go lists the effects", f.Effect)
 	}
 	if !slices.Contains([]string{"", AboutInstances, AboutLoadBalancers, AboutRoutes}, f.About) {
