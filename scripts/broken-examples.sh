@@ -11,7 +11,7 @@ mkdir -p "$out"
 broken=(
 	'nodes|MakeProviderID(i.Zone, i.ID)|MakeProviderID(i.Zone, i.Name)|gets its server.s provider ID'
 	'nodes|return err == nil, err|return err == nil, nil|runs stays while it is NotReady, and for reads'
-	'nodes|return i.State == "stopped", nil|return false, nil|is off is tainted'
+	'nodes|return i.State == "stopped", nil|return i.State == "never", nil|is off is tainted'
 	'nodes|if node.Spec.ProviderID != "" {|if len(node.Name) == 0 {|is matched by its provider ID'
 	'services|case !slices.Equal(l.Backends, backends):|case len(l.Backends) > len(backends):|follow nodes that come and go'
 	'services|c.client.DeleteLoadBalancer(ctx, name)|error(nil)|is deleted with its load balancer'

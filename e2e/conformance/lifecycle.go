@@ -96,9 +96,12 @@ var _ = Describe("A node whose server", Label(Conformance, "lifecycle"), func() 
 			was := env.Nodes.AwaitInitialized(ctx, "node-1")
 			fault := env.Faults.Add(ctx, cloud.Fault{Calls: cloud.Reads, About: cloud.AboutServers, Effect: effect})
 			env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
-			fault.Await(ctx, 3) // a CCM may try a call twice before it has failed finally
+			stays := func() {
+				GinkgoHelper()
+				Expect(env.Nodes.Get(ctx, "node-1")).NotTo(BeNil(), "the node was deleted although nothing says that its server is gone")
+			}
+			fault.Await(ctx, 3, stays) // a CCM may try a call twice before it has failed finally
 			n := env.Nodes.Get(ctx, "node-1")
-			Expect(n).NotTo(BeNil(), "the node was deleted although nothing says that its server is gone")
 			Expect(n.UID).To(Equal(was.UID))
 			Expect(n.Spec.ProviderID).To(Equal(was.Spec.ProviderID))
 			Expect(n.Status.Addresses).To(Equal(was.Status.Addresses))

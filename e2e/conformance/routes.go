@@ -142,10 +142,11 @@ var _ = Describe("A route", framework.Needs(framework.NodeRoutes), Label(Conform
 			first := servers(ctx, "node-1")[0]
 			env.CCM.AwaitIdle(ctx)
 			fault := env.Faults.Add(ctx, cloud.Fault{Calls: cloud.Reads, About: cloud.AboutServers, Effect: effect})
-			fault.Await(ctx, 3)
-			env.CCM.AwaitIdle(ctx)
 			route := env.Routes.Of(ctx, "node-1", first)
-			Expect(env.Routes.List(ctx)).To(ConsistOf(route))
+			stays := func() { GinkgoHelper(); Expect(env.Routes.List(ctx)).To(ConsistOf(route)) }
+			fault.Await(ctx, 3, stays)
+			env.CCM.AwaitIdle(ctx)
+			stays()
 			fault.Remove(ctx)
 			env.Routes.Delete(ctx, route) // it works again: the route controller compares periodically
 			env.Routes.AwaitExactly(ctx, first)

@@ -50,11 +50,17 @@ func (f *Fault) Met(ctx context.Context) int {
 const notExercised = "not exercised: "
 
 // Await waits until n calls have met the fault. A CCM that makes other calls meanwhile, or none, has not failed the spec, but the spec
-// shows nothing: it ends as not exercised, with the calls that were seen.
-func (f *Fault) Await(ctx context.Context, n int) {
+// shows nothing: it ends as not exercised, with the calls that were seen. It fails if one of the checks does meanwhile: a CCM that has done
+// what it must not may make no further call.
+func (f *Fault) Await(ctx context.Context, n int, checks ...func()) {
 	GinkgoHelper()
 	wait := NewGomega(func(string, ...int) {}) // it returns false where Gomega's own Eventually fails the spec
-	if wait.Eventually(func() int { return f.Met(ctx) }).WithContext(ctx).WithTimeout(Timeout / 2).WithPolling(Polling).
+	if wait.Eventually(func() int {
+		for _, check := range checks {
+			check()
+		}
+		return f.Met(ctx)
+	}).WithContext(ctx).WithTimeout(Timeout / 2).WithPolling(Polling).
 		Should(BeNumerically(">=", n)) {
 		return
 	}
