@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
@@ -248,7 +247,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 
 				By("deleting")
 				injection = m.inject(env, complaints, reads, writes, 2)
-				Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "goes", metav1.DeleteOptions{})).To(Succeed())
+				env.Nodes.Delete(ctx, "goes")
 				injection.await(ctx)
 				env.Routes.AwaitExactly(ctx, stays)
 				env.CCM.AwaitIdle(ctx)
@@ -319,7 +318,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 				}
 				env.Services.Update(ctx, "a", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
 				env.Services.Delete(ctx, "b")
-				Expect(env.Kube.CoreV1().Nodes().Delete(ctx, gone.Name, metav1.DeleteOptions{})).To(Succeed())
+				env.Nodes.Delete(ctx, gone.Name)
 				env.Services.AwaitGone(ctx, "b")
 				applied := 0
 				for _, rule := range rules {

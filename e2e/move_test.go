@@ -149,7 +149,7 @@ var _ = Describe("Moving over from the production CCM and back", framework.Needs
 			By("adding a node and a port")
 			env.Nodes.Create(ctx, "node-3")
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2", "node-3"))
-			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(8081)) })
 			env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
 			env.CCM.AwaitIdle(ctx)
 

@@ -55,7 +55,7 @@ var _ = Describe("Node", Label("node"), func() {
 	DescribeTable("does not touch a node with a provider ID that is not its own", framework.Needs(framework.ForeignNodes),
 		Label(framework.OwnCloud), foreignNode,
 		Entry("of another provider, although a server has that number",
-			func(server int64) string { return fmt.Sprintf("%s%d", otherPrefix, server) }),
+			func(server int64) string { return fmt.Sprintf("%s%d", framework.OtherPrefix, server) }),
 		Entry("malformed", func(server int64) string { return fmt.Sprintf("%sserver-%d", suite.CCM.ProviderPrefix, server) }),
 	)
 
@@ -75,7 +75,7 @@ var _ = Describe("Node", Label("node"), func() {
 				g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(BeEmpty())
 			})
 			Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
-			expectHostName(n, "renamed")
+			framework.ExpectHostName(n, "renamed")
 			Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
 			n = env.Nodes.ExpectStays(ctx, "node-1", 3)
 			Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
@@ -185,15 +185,7 @@ func nodeAddresses(ctx SpecContext, c addressCase) {
 	env.Nodes.AwaitInitialized(ctx, "node-1")
 	awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, external...)
 	awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, internal...)
-	expectHostName(env.Nodes.Get(ctx, "node-1"), "node-1")
-}
-
-// expectHostName checks the address of type Hostname of a node whose server has a name, as the CCM's file says.
-func expectHostName(n *corev1.Node, server string) {
-	GinkgoHelper()
-	if names, ok := suite.CCM.HostNames(n.Name, server); ok {
-		Expect(framework.AddressesOf(n, corev1.NodeHostName)).To(ConsistOf(names))
-	}
+	framework.ExpectHostName(env.Nodes.Get(ctx, "node-1"), "node-1")
 }
 
 // awaitAddresses waits until a node has exactly these addresses of a type.
@@ -225,9 +217,6 @@ func foreignNode(ctx SpecContext, providerIDOf func(server int64) string) {
 	Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 	Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 }
-
-// otherPrefix is how the provider IDs of a cloud-controller-manager for another cloud begin.
-const otherPrefix = "another-cloud://"
 
 // complaint returns the first line of the log in which the node lifecycle controller says that it cannot check whether a
 // node's server exists, or "".

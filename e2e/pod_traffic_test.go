@@ -163,7 +163,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 			joined = env.Nodes.AwaitReady(ctx, name, true)
 			Expect(joined.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 			Expect(framework.AddressesOf(joined, corev1.NodeInternalIP)).To(ConsistOf(env.Servers.PrivateIP(ctx, server)))
-			expectHostName(joined, name)
+			framework.ExpectHostName(joined, name)
 			Expect(joined.Labels).To(HaveKeyWithValue(corev1.LabelInstanceTypeStable, server.ServerType.Name))
 			AddReportEntry("time from the order of the server until it is Ready", time.Since(begin).String())
 

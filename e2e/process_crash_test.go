@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
@@ -226,7 +225,7 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 			start := func() *framework.Replica { return env.CCM.Start(ctx, longTimeout) }
 			remove := func() {
 				GinkgoHelper()
-				Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "goes", metav1.DeleteOptions{})).To(Succeed())
+				env.Nodes.Delete(ctx, "goes")
 			}
 			if m.request == addingRoute {
 				m.killsCCM(ctx, env, start)

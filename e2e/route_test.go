@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -54,9 +53,9 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 			By("adding routes that no node needs")
 			n := env.Nodes.Get(ctx, "node-1")
 			// One after the other: while a route is added, the network is locked and the CCM's request is refused.
-			env.Routes.Add(ctx, otherRange(n, 64), "10.0.0.200")
+			env.Routes.Add(ctx, framework.OtherRange(n, 64).String(), "10.0.0.200")
 			env.Routes.Await(ctx, one, two)
-			env.Routes.Add(ctx, otherRange(n, 128), "10.0.0.99")
+			env.Routes.Add(ctx, framework.OtherRange(n, 128).String(), "10.0.0.99")
 			env.Routes.Await(ctx, one, two)
 			expectCalls(3, 3)
 
@@ -172,7 +171,7 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 			want = append(want, env.Routes.Of(ctx, name, servers[i]))
 		}
 		env.Routes.Await(ctx, want...)
-		awaitUsable(ctx, env, names...)
+		env.Nodes.AwaitUsable(ctx, names...)
 
 		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
 		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-2"))
@@ -195,7 +194,7 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 		env.CCM.Start(ctx, framework.CCMOptions{})
 		env.Routes.Await(ctx, one, two)
 		Expect(ccmCount(env, addRoute, http.StatusConflict)).To(BeNumerically(">", 0), "no request met a conflict")
-		awaitUsable(ctx, env, "node-1", "node-2")
+		env.Nodes.AwaitUsable(ctx, "node-1", "node-2")
 	})
 
 	DescribeTable("makes and removes routes although the API refuses at first with", Label("fault", "fake-only"), refusedRoutes,
@@ -264,26 +263,6 @@ func awaitNetwork(ctx context.Context, env *hetzner.Env, name string, status cor
 	})
 }
 
-// awaitUsable waits until nodes are not said to be without a network. (The condition may be missing for
-// up to ten seconds after the route was made.)
-func awaitUsable(ctx context.Context, env *hetzner.Env, names ...string) {
-	GinkgoHelper()
-	for _, name := range names {
-		env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
-			c := networkUnavailable(n)
-			g.Expect(c == nil || c.Status == corev1.ConditionFalse).To(BeTrue(), "%v", c)
-		})
-	}
-}
-
-// otherRange returns a pod range of the cluster that is far from a node's.
-func otherRange(n *corev1.Node, distance byte) string {
-	p := netip.MustParsePrefix(n.Spec.PodCIDR)
-	b := p.Addr().As4()
-	b[2] += distance
-	return netip.PrefixFrom(netip.AddrFrom4(b), p.Bits()).String()
-}
-
 // refusedRoutes checks that a route is made, and later removed, although the first two requests meet an
 // effect.
 func refusedRoutes(ctx SpecContext, effect fault.Effect) {
@@ -298,7 +277,7 @@ func refusedRoutes(ctx SpecContext, effect fault.Effect) {
 	remove, _ := env.Cloud.Faults.Add(fault.Rule{Method: "POST", Route: deleteRoute, First: 2, Effect: effect})
 	other := env.Servers.Create(ctx, "node-2")
 	env.Routes.Await(ctx, route, env.Routes.Of(ctx, "node-2", other))
-	awaitUsable(ctx, env, "node-2")
+	env.Nodes.AwaitUsable(ctx, "node-2")
 	env.Cloud.Faults.Await(ctx, add, 1)
 
 	env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))

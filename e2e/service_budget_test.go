@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
@@ -77,7 +76,9 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			}
 
 			By("creating")
-			env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081), port(8082)) })
+			env.Services.Create(ctx, "web", func(s *corev1.Service) {
+				s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(8081), framework.ServicePort(8082))
+			})
 			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 1)
 			// Find, find as a guest, create with all targets and ports at once, action, load balancer.
 			Expect(framework.RecordFigure(speclist.RequestsNewService, "requests", calls())).To(BeNumerically("<=", 5))
@@ -104,7 +105,9 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 		DescribeTable("has as many writes as there are changes",
 			func(ctx SpecContext, writes int, change func(*corev1.Service)) {
 				env := hetzner.NewEnv(ctx, hetzner.Options{})
-				env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
+				env.Services.Create(ctx, "web", func(s *corev1.Service) {
+					s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(8081))
+				})
 				env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 1)
 				before := env.CCM.ServiceWrites()
 				env.Services.Update(ctx, "web", change)
@@ -112,7 +115,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 				env.CCM.ExpectNoServiceWrites(ctx)
 			},
 			Entry("of a new port, which a label records before", 2,
-				func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8082)) }),
+				func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(8082)) }),
 			Entry("of a removed port, which the label forgets afterwards", 2, func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[:1] }),
 			Entry("of four settings", 4, annotate(map[string]string{
 				"type": "lb21", "algorithm-type": "least_connections", "name": "front", "ipv4-rdns": "front.example.com",
@@ -125,8 +128,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			env.Services.Create(ctx, "web")
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2", "node-3"))
 			before := env.CCM.ServiceWrites()
-			// Deleted as kubectl does it: the server lives on.
-			Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "node-3", metav1.DeleteOptions{})).To(Succeed())
+			env.Nodes.Delete(ctx, "node-3")
 			env.CCM.AwaitServiceWrites(ctx, before+1)
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
 

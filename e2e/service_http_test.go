@@ -82,7 +82,7 @@ func (a *authority) upload(ctx context.Context, env *hetzner.Env, name, domain s
 // https makes a Service serve only HTTPS on port 443.
 func https(values map[string]string) func(*corev1.Service) {
 	return func(s *corev1.Service) {
-		s.Spec.Ports = []corev1.ServicePort{port(443)}
+		s.Spec.Ports = []corev1.ServicePort{framework.ServicePort(443)}
 		annotate(map[string]string{"protocol": "https"})(s)
 		annotate(values)(s)
 	}
@@ -116,18 +116,18 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 
 	It("is served with an uploaded certificate", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
 		ca := newAuthority()
-		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
+		ca.upload(ctx, env, env.Unique("shop"), domain)
 		env.Services.Create(ctx, "web",
-			https(map[string]string{"certificate-type": "uploaded", "http-certificates": env.Cloud.Unique("shop")}))
+			https(map[string]string{"certificate-type": "uploaded", "http-certificates": env.Unique("shop")}))
 		awaitHTTPS(ctx, "web", domain, ca.roots())
 	})
 
 	It("redirects HTTP to HTTPS, and follows a change of its uploaded certificate, which outlives it",
 		framework.Needs(framework.UploadedCertificates, framework.HTTP, framework.SettingUpdates), func(ctx SpecContext) {
 			ca := newAuthority()
-			first := ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
+			first := ca.upload(ctx, env, env.Unique("shop"), domain)
 			env.Services.Create(ctx, "web",
-				https(map[string]string{"http-certificates": env.Cloud.Unique("shop"), "http-redirect-http": "true"}))
+				https(map[string]string{"http-certificates": env.Unique("shop"), "http-redirect-http": "true"}))
 			awaitHTTPS(ctx, "web", domain, ca.roots())
 
 			By("asking without TLS")
@@ -142,9 +142,9 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 
 			By("replacing the certificate by one of another authority")
 			other := newAuthority()
-			second := other.upload(ctx, env, env.Cloud.Unique("shop-2"), domain)
+			second := other.upload(ctx, env, env.Unique("shop-2"), domain)
 			env.Services.Update(ctx, "web",
-				annotate(map[string]string{"http-certificates": env.Cloud.Unique("shop-2"), "http-redirect-http": ""}))
+				annotate(map[string]string{"http-certificates": env.Unique("shop-2"), "http-redirect-http": ""}))
 			awaitHTTPS(ctx, "web", domain, other.roots())
 			Eventually(env.Traffic.Closed).WithArguments(ctx, address,
 				80).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
@@ -158,10 +158,10 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 	It("is served on one port with HTTPS and on another with TCP", framework.Needs(framework.UploadedCertificates, framework.PortSettings,
 		framework.SettingEvents), func(ctx SpecContext) {
 		ca := newAuthority()
-		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
+		ca.upload(ctx, env, env.Unique("shop"), domain)
 		env.Services.Create(ctx, "web", func(s *corev1.Service) {
-			s.Spec.Ports = append(s.Spec.Ports, port(443))
-			annotate(map[string]string{"protocol.443": "https", "http-certificates.443": env.Cloud.Unique("shop"),
+			s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(443))
+			annotate(map[string]string{"protocol.443": "https", "http-certificates.443": env.Unique("shop"),
 				"protocol.444": "http"})(s)
 		})
 		awaitHTTPS(ctx, "web", domain, ca.roots())
@@ -171,7 +171,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 
 		By("mistyping the settings of the HTTPS port while a port is added")
 		env.Services.Update(ctx, "web", func(s *corev1.Service) {
-			s.Spec.Ports = append(s.Spec.Ports, port(8081))
+			s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(8081))
 			annotate(map[string]string{"protocol.443": "htps"})(s)
 		})
 		env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
@@ -182,23 +182,23 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 	It("is served with several certificates, chosen by the client's server name", framework.Needs(framework.UploadedCertificates),
 		func(ctx SpecContext) {
 			ca := newAuthority()
-			ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
-			ca.upload(ctx, env, env.Cloud.Unique("blog"), "blog.example.com")
+			ca.upload(ctx, env, env.Unique("shop"), domain)
+			ca.upload(ctx, env, env.Unique("blog"), "blog.example.com")
 			env.Services.Create(ctx, "web",
-				https(map[string]string{"http-certificates": env.Cloud.Unique("shop") + ", " + env.Cloud.Unique("blog")}))
+				https(map[string]string{"http-certificates": env.Unique("shop") + ", " + env.Unique("blog")}))
 			awaitHTTPS(ctx, "web", domain, ca.roots())
 			awaitHTTPS(ctx, "web", "blog.example.com", ca.roots())
 		})
 
 	It("waits for a certificate that does not exist yet, and says so", framework.Needs(framework.UploadedCertificates,
 		framework.SettingEvents), func(ctx SpecContext) {
-		env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Cloud.Unique("shop")}))
+		env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Unique("shop")}))
 		env.Services.AwaitEvent(ctx, "web", "InvalidSettings",
-			And(ContainSubstring("http-certificates"), ContainSubstring(`"`+env.Cloud.Unique("shop")+`"`),
+			And(ContainSubstring("http-certificates"), ContainSubstring(`"`+env.Unique("shop")+`"`),
 				ContainSubstring("does not exist")))
 		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 		ca := newAuthority()
-		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
+		ca.upload(ctx, env, env.Unique("shop"), domain)
 		awaitHTTPS(ctx, "web", domain, ca.roots())
 	})
 

@@ -121,7 +121,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Workers(ctx, 1)
 			listen, to := 9999, 31999
-			mine := env.LoadBalancers.Create(ctx, env.Cloud.Unique("front"), func(o *hcloud.LoadBalancerCreateOpts) {
+			mine := env.LoadBalancers.Create(ctx, env.Unique("front"), func(o *hcloud.LoadBalancerCreateOpts) {
 				o.Labels = map[string]string{"team": "edge"}
 				o.Services = []hcloud.LoadBalancerCreateOptsService{{
 					Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen, DestinationPort: &to}}
@@ -158,7 +158,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		func(ctx SpecContext) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Workers(ctx, 1)
-			name := env.Cloud.Unique("front")
+			name := env.Unique("front")
 			env.Services.Create(ctx, "first", annotate(map[string]string{"name": name}))
 			address := env.Traffic.AwaitServed(ctx, "first")
 			lb := env.LoadBalancers.Of(ctx, "first")
@@ -205,13 +205,15 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		func(ctx SpecContext) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Workers(ctx, 1)
-			share := annotate(map[string]string{"name": env.Cloud.Unique("front"), "shared": "true"})
+			share := annotate(map[string]string{"name": env.Unique("front"), "shared": "true"})
 			env.Services.Create(ctx, "first", share)
 			address := env.Traffic.AwaitServed(ctx, "first")
 			lb := env.LoadBalancers.Of(ctx, "first")
 
 			env.Services.Create(ctx, "second", share,
-				func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{port(8081), port(framework.Port)} })
+				func(s *corev1.Service) {
+					s.Spec.Ports = []corev1.ServicePort{framework.ServicePort(8081), framework.ServicePort(framework.Port)}
+				})
 			Expect(env.Services.AwaitIngress(ctx, "second")).To(Equal(address))
 			env.Traffic.AwaitAnswer(ctx, "second", address, 8081)
 			env.Services.AwaitEvent(ctx, "second", "PortTaken",
@@ -235,7 +237,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			env := hetzner.NewEnv(ctx, hetzner.Options{})
 			env.Nodes.Workers(ctx, 1)
 			listen, to := 9999, 31999
-			lent := env.LoadBalancers.Create(ctx, env.Cloud.Unique("front"), func(o *hcloud.LoadBalancerCreateOpts) {
+			lent := env.LoadBalancers.Create(ctx, env.Unique("front"), func(o *hcloud.LoadBalancerCreateOpts) {
 				o.Labels = map[string]string{"team": "edge"}
 				o.Services = []hcloud.LoadBalancerCreateOptsService{{
 					Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen, DestinationPort: &to}}
@@ -286,7 +288,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		framework.KeepForeign, framework.Events), func(ctx SpecContext) {
 		env := hetzner.NewEnv(ctx, hetzner.Options{})
 		env.Nodes.Workers(ctx, 1)
-		name := env.Cloud.Unique("front")
+		name := env.Unique("front")
 		env.Services.Create(ctx, "web", annotate(map[string]string{
 			"name": name, "keep-on-delete": "true", "labels": "team=edge", "delete-protection": "true",
 		}))

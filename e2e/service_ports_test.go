@@ -1,27 +1,15 @@
 package e2e
 
 import (
-	"fmt"
-
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
-
-// port is a port of a Service under its usual name.
-func port(number int32) corev1.ServicePort {
-	target := number
-	if number < 1024 { // pods listen without privileges
-		target = framework.Port
-	}
-	return corev1.ServicePort{Name: fmt.Sprintf("p%d", number), Port: number, TargetPort: intstr.FromInt32(target)}
-}
 
 var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 	var (
@@ -36,7 +24,7 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 	BeforeEach(func(ctx SpecContext) {
 		env = hetzner.NewEnv(ctx, hetzner.Options{})
 		names = env.Nodes.Workers(ctx, 2).Names()
-		env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
+		env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(8081)) })
 		address = env.Traffic.AwaitServed(ctx, "web")
 		env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
 		env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
@@ -100,7 +88,7 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 			// An lb11 has five services: the old ones must be deleted before all new ones fit.
 			var ports []corev1.ServicePort
 			for n := range int32(5) {
-				ports = append(ports, port(8090+n))
+				ports = append(ports, framework.ServicePort(8090+n))
 			}
 			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = ports })
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {

@@ -66,13 +66,13 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 			stream := env.Traffic.Stream(ctx, address, framework.Port)
 
 			env.Services.Update(ctx, "web", annotate(map[string]string{
-				"type": "lb21", "algorithm-type": "least_connections", "name": env.Cloud.Unique("front"), "ipv4-rdns": "front.example.com",
+				"type": "lb21", "algorithm-type": "least_connections", "name": env.Unique("front"), "ipv4-rdns": "front.example.com",
 			}))
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 				g.Expect(lb.ID).To(Equal(before.ID))
 				g.Expect(lb.LoadBalancerType.Name).To(Equal("lb21"))
 				g.Expect(lb.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeLeastConnections))
-				g.Expect(lb.Name).To(Equal(env.Cloud.Unique("front")))
+				g.Expect(lb.Name).To(Equal(env.Unique("front")))
 				g.Expect(lb.PublicNet.IPv4.DNSPtr).To(Equal("front.example.com"))
 			})
 			_, err := conn.Ask(ctx)

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"time"
@@ -11,31 +9,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
 )
-
-// labelNode sets a label of a node until the spec ends, or removes it if the value is nil.
-func labelNode(ctx context.Context, env *hetzner.Env, name, key string, value *string) {
-	GinkgoHelper()
-	if value != nil {
-		DeferCleanup(func(ctx context.Context) {
-			if env.Nodes.Get(ctx, name) != nil {
-				labelNode(ctx, env, name, key, nil)
-			}
-		})
-	}
-	text := "null"
-	if value != nil {
-		text = fmt.Sprintf("%q", *value)
-	}
-	_, err := env.Kube.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, key, text), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
 
 var _ = Describe("The load balancer of a Service", Label("service", "dataplane"), func() {
 	var env *hetzner.Env
@@ -100,7 +78,7 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 		func(ctx SpecContext) {
 			names := env.Nodes.Workers(ctx, 2).Names()
 			edge := "edge"
-			labelNode(ctx, env, names[0], "pool", &edge)
+			env.Nodes.SetLabel(ctx, names[0], "pool", &edge)
 			env.Services.Create(ctx, "web", annotate(map[string]string{"node-selector": "pool=edge"}))
 			env.Traffic.AwaitServed(ctx, "web")
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[0]))
@@ -110,16 +88,16 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 		framework.Needs(framework.NodeSelector, framework.NodeLabelUpdates, framework.SettingUpdates), func(ctx SpecContext) {
 			names := env.Nodes.Workers(ctx, 2).Names()
 			edge, db := "edge", "db"
-			labelNode(ctx, env, names[0], "pool", &edge)
-			labelNode(ctx, env, names[1], "pool", &db)
+			env.Nodes.SetLabel(ctx, names[0], "pool", &edge)
+			env.Nodes.SetLabel(ctx, names[1], "pool", &db)
 			env.Services.Create(ctx, "web", func(s *corev1.Service) {
 				s.Annotations[hetzner.Annotation+"node-selector"] = "pool in (edge,dmz)"
 			})
 			env.Traffic.AwaitServed(ctx, "web")
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[0]))
 
-			labelNode(ctx, env, names[1], "pool", &edge)
-			labelNode(ctx, env, names[0], "pool", nil)
+			env.Nodes.SetLabel(ctx, names[1], "pool", &edge)
+			env.Nodes.SetLabel(ctx, names[0], "pool", nil)
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[1]))
 			env.Traffic.AwaitServed(ctx, "web")
 
@@ -133,7 +111,7 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 		func(ctx SpecContext) {
 			names := env.Nodes.Workers(ctx, 2).Names()
 			for i, pool := range []string{"old", "new"} {
-				labelNode(ctx, env, names[i], "pool", &pool)
+				env.Nodes.SetLabel(ctx, names[i], "pool", &pool)
 			}
 			selector := func(pool string) func(s *corev1.Service) {
 				return func(s *corev1.Service) { s.Annotations[hetzner.Annotation+"node-selector"] = "pool=" + pool }

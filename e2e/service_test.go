@@ -48,13 +48,13 @@ var _ = Describe("Service", Label("service"), func() {
 		for i := range updates {
 			env.Services.Update(ctx, "web", func(s *corev1.Service) {
 				s.Annotations[hetzner.Annotation+"algorithm-type"] = []string{"least_connections", "round_robin"}[i%2]
-				s.Annotations[hetzner.Annotation+"name"] = env.Cloud.Unique(fmt.Sprintf("web-%d", i))
+				s.Annotations[hetzner.Annotation+"name"] = env.Unique(fmt.Sprintf("web-%d", i))
 				s.Spec.Ports = s.Spec.Ports[:1]
 				s.Spec.Ports[0].Port = framework.Port + int32(i)
 			})
 		}
 		lb := env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(lb.Name).To(Equal(env.Cloud.Unique(fmt.Sprintf("web-%d", updates-1))))
+			g.Expect(lb.Name).To(Equal(env.Unique(fmt.Sprintf("web-%d", updates-1))))
 			g.Expect(lb.Algorithm.Type).To(BeEquivalentTo("least_connections"))
 			g.Expect(hetzner.ListenPorts(lb)).To(ConsistOf(framework.Port + updates - 1))
 		})
@@ -70,7 +70,7 @@ var _ = Describe("Service", Label("service"), func() {
 			env.Services.Create(ctx, "web", func(s *corev1.Service) {
 				s.Spec.Ports = nil
 				for n := range int32(6) { // an lb11 has five
-					s.Spec.Ports = append(s.Spec.Ports, port(9000+n))
+					s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(9000+n))
 				}
 			})
 			event := env.Services.AwaitEvent(ctx, "web", "LoadBalancerTypeLimit",

@@ -242,6 +242,15 @@ func (p *Page) CheckAccessibility(where string) {
 	}
 }
 
+// CheckLightAndDark checks the accessibility of the page as it is now, in both colours.
+func (p *Page) CheckLightAndDark(where string) {
+	p.Helper()
+	for _, dark := range []bool{true, false} {
+		p.Appear(1280, 900, dark)
+		p.CheckAccessibility(where)
+	}
+}
+
 // CheckConsole fails for each error of the console, and for each request to another host than those given.
 func (p *Page) CheckConsole(hosts ...string) {
 	p.Helper()

@@ -51,15 +51,6 @@ func open(t *testing.T, o fakecloud.Options) *shown {
 	return s
 }
 
-// check looks at the page as it is now, light and dark.
-func (s *shown) check(where string) {
-	s.Helper()
-	for _, dark := range []bool{true, false} {
-		s.Appear(1280, 900, dark)
-		s.CheckAccessibility(where)
-	}
-}
-
 func (s *shown) host() string {
 	u, err := url.Parse(s.control)
 	if err != nil {
@@ -160,7 +151,7 @@ func TestAnEmptyCloudSaysHowToBegin(t *testing.T) {
 	for _, view := range []string{"Resources", "Requests", "Actions", "Incidents", "Clock and state", "Map"} {
 		s.Click(view)
 		s.Sees(view)
-		s.check("empty, " + view)
+		s.CheckLightAndDark("empty, " + view)
 	}
 	s.Picture("empty-light")
 	s.Appear(1280, 900, true)
@@ -180,7 +171,7 @@ func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
 	for _, text := range []string{"12 of 12", "3 of 3", "tcp 443 → 30443", "egress", "⇠ 10.244.14.0/24", "20 GB", "Subnet 10.0.0.0/16"} {
 		s.Sees(text)
 	}
-	s.check("map")
+	s.CheckLightAndDark("map")
 	s.Picture("cluster-light")
 	s.Appear(1280, 900, true)
 	s.Picture("cluster-dark")
@@ -194,13 +185,13 @@ func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
 	for _, text := range []string{"Connected to", "load balancer ingress", "volume pvc-1", "network cluster", "firewall ssh", `"status": "running"`} {
 		s.Sees(text)
 	}
-	s.check("server")
+	s.CheckLightAndDark("server")
 	s.Picture("server-light")
 	s.Click("POST create_server")
 	s.Sees("debian-13")
 	s.Sees(`"root_password": "REDACTED"`)
 	s.Misses("user-data-secret")
-	s.check("request")
+	s.CheckLightAndDark("request")
 	s.Picture("request-light")
 	Do(s.Page, "press Escape", chromedp.KeyEvent(kb.Escape))
 	s.Sees("load balancer ingress") // the server again
@@ -224,7 +215,7 @@ func TestTablesAreSearchedAndSorted(t *testing.T) {
 	s.cluster()
 	s.Click("Resources")
 	s.Click("servers")
-	s.check("table")
+	s.CheckLightAndDark("table")
 	s.Picture("table-light")
 	s.Fill("Search", "role=control-plane")
 	s.Await("find three", "document.querySelectorAll('tbody tr').length === 3")
@@ -239,7 +230,7 @@ func TestTablesAreSearchedAndSorted(t *testing.T) {
 		s.Await("show "+kind, fmt.Sprintf(`document.querySelector('caption')?.innerText === %q && document.querySelector('tbody tr')`,
 			kind))
 	}
-	s.check("tables")
+	s.CheckLightAndDark("tables")
 
 	other, token, err := s.cloud.AddProject(t.Context(), "staging", "")
 	if err != nil {
@@ -270,7 +261,7 @@ func TestRequestsAreShownLive(t *testing.T) {
 		t.Fatal("a server of the type moon was created")
 	}
 	s.Sees("invalid_input")
-	s.check("requests")
+	s.CheckLightAndDark("requests")
 	s.Picture("requests-light")
 	Eval[chromedp.Void](s.Page, "document.querySelectorAll('.tools input[type=checkbox]')[1].click()")
 	s.Await("show the error only", "document.querySelectorAll('tbody tr').length === 1")
@@ -295,7 +286,7 @@ func TestIncidentsAreStartedAndEnded(t *testing.T) {
 	s.Fill("location of sold-out", "hel1")
 	s.Click("Start sold-out")
 	s.Sees("location=hel1")
-	s.check("incidents")
+	s.CheckLightAndDark("incidents")
 	running, err := s.cloud.Scenarios().List(ctx)
 	if err != nil || len(running) != 1 || running[0].Parameters["location"] != "hel1" {
 		t.Fatalf("running: %+v, %v", running, err)
@@ -345,12 +336,12 @@ func TestTheClockIsStopped(t *testing.T) {
 	s.Sees("(stopped)")
 	s.order(ctx, "slow")
 	s.Sees("create server")
-	s.check("clock")
+	s.CheckLightAndDark("clock")
 	s.Picture("clock-light")
 	before, _ := s.cloud.Now(ctx)
 	s.Click("Actions")
 	s.Sees("create_server")
-	s.check("actions")
+	s.CheckLightAndDark("actions")
 	s.Picture("actions-light")
 	s.Click("Clock and state")
 	s.Fill("Let pass", "30m")
@@ -460,7 +451,7 @@ func TestALargeCloudIsShown(t *testing.T) {
 	}
 	s.Sees("10,000 servers")
 	s.Await("draw dots", "document.querySelectorAll('.dots .dot').length === 2000")
-	s.check("10,000 servers")
+	s.CheckLightAndDark("10,000 servers")
 	s.Picture("large-light")
 	s.Appear(1280, 900, true)
 	s.Picture("large-dark")

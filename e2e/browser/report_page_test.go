@@ -155,14 +155,6 @@ type shownReport struct {
 	address string
 }
 
-func (s *shownReport) check(where string) {
-	s.Helper()
-	for _, dark := range []bool{true, false} {
-		s.Appear(1280, 900, dark)
-		s.CheckAccessibility(where)
-	}
-}
-
 // checkQuiet fails if the console has an error, or the page has sent a request.
 func (s *shownReport) checkQuiet() {
 	s.Helper()
@@ -198,7 +190,7 @@ func TestTheReportShowsEachPromiseOfEachCCM(t *testing.T) {
 	if want := []string{"passed", "passed", "failed", "failed"}; !slices.Equal(cells, want) {
 		t.Errorf("the row of the failed promise has %q, want %q", cells, want)
 	}
-	s.check("matrix")
+	s.CheckLightAndDark("matrix")
 	s.Picture("report-light")
 	s.Appear(1280, 900, true)
 	s.Picture("report-dark")
@@ -229,7 +221,7 @@ func TestAFailureIsExplainedOnOneTimeline(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	s.Await("mark what is wrong", "document.querySelectorAll('.trouble').length === 3")
-	s.check("a failure")
+	s.CheckLightAndDark("a failure")
 	s.Picture("report-failure-light")
 	s.Appear(390, 844, false)
 	s.Await("fit on a phone", "document.getElementById('detail').scrollWidth <= innerWidth")
@@ -251,7 +243,7 @@ func TestAFailureIsExplainedOnOneTimeline(t *testing.T) {
 	s.Sees("from e2e/node_test.go:4")
 	s.Click("Show 4 lines")
 	s.Sees(`   5      By("ordering a server")`)
-	s.check("a spec with its source")
+	s.CheckLightAndDark("a spec with its source")
 	s.checkQuiet()
 }
 
@@ -325,7 +317,7 @@ func TestIncidentsAndBudgetsHaveTheirOwnSections(t *testing.T) {
 	} {
 		s.Sees(text)
 	}
-	s.check("incidents")
+	s.CheckLightAndDark("incidents")
 	s.Picture("report-incidents")
 	s.Click("Budgets")
 	row := func(figure string) []string {
@@ -342,7 +334,7 @@ func TestIncidentsAndBudgetsHaveTheirOwnSections(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", figure, got, want)
 		}
 	}
-	s.check("budgets")
+	s.CheckLightAndDark("budgets")
 	s.Picture("report-budgets")
 	s.Click("1.5 s")
 	s.Sees(speclist.TimeToFirstTraffic)
@@ -381,7 +373,7 @@ func TestTwoRunsAreCompared(t *testing.T) {
 	}
 	s.Fill("Slower by a factor of", "1.2")
 	s.Sees("2 slower")
-	s.check("comparison")
+	s.CheckLightAndDark("comparison")
 	s.Picture("report-compare")
 	s.Fill("After", "0")
 	s.Sees("Other changes")
@@ -426,7 +418,7 @@ func TestAReportWithoutResultsIsShown(t *testing.T) {
 	s.Sees("Incomplete: BeforeSuite failed")
 	for _, view := range []string{"Incidents", "Budgets", "Compare", "Matrix"} {
 		s.Click(view)
-		s.check("no results, " + view)
+		s.CheckLightAndDark("no results, " + view)
 	}
 	s.checkQuiet()
 }

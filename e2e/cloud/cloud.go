@@ -278,8 +278,8 @@ const (
 
 // Tagger is a cloud that other runs and people use, where what a run has made can be marked with LabelRun.
 type Tagger interface {
-	// Tag marks a load balancer, if it can be marked now.
-	Tag(ctx context.Context, loadBalancer, run string)
+	// Tag marks a load balancer. One that cannot be marked now is an error, and is tried again.
+	Tag(ctx context.Context, loadBalancer, run string) error
 }
 
 // Dumper is a cloud that can show its state in the report of a failed spec.

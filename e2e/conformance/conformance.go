@@ -9,14 +9,10 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
@@ -55,17 +51,6 @@ const (
 	// restart: the state is in the cluster and in the cloud; a process may end at any time.
 	restart = " [Kubernetes' controllers are level-triggered: a process may end at any time]"
 )
-
-// port is a port of a Service under its usual name.
-func port(number int32) corev1.ServicePort {
-	return corev1.ServicePort{Name: fmt.Sprintf("p%d", number), Port: number, TargetPort: intstr.FromInt32(number)}
-}
-
-// deleteNode deletes a node as kubectl does it: its server lives on.
-func deleteNode(ctx context.Context, env *framework.Env, name string) {
-	GinkgoHelper()
-	Expect(env.Kube.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
-}
 
 // awaitAnswer waits until a port of an address answers for the port of a Service with that name.
 func awaitAnswer(ctx context.Context, env *framework.Env, address string, number int, name string) {

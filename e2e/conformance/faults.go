@@ -74,7 +74,9 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 				stream := env.Traffic.Stream(ctx, address, framework.Port)
 				env.Services.Delete(ctx, "goes")
 				env.Services.Create(ctx, "comes")
-				env.Services.Update(ctx, "stays", func(svc *corev1.Service) { svc.Spec.Ports = append(svc.Spec.Ports, port(9090)) })
+				env.Services.Update(ctx, "stays", func(svc *corev1.Service) {
+					svc.Spec.Ports = append(svc.Spec.Ports, framework.ServicePort(9090))
+				})
 				env.Servers.Create(ctx, "node-3")
 				outage.Await(ctx, 10)
 				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))

@@ -20,7 +20,7 @@ var _ = Describe("A node", Label(Conformance, "node"), func() {
 			env.Nodes.AwaitJoined(ctx, name) // which takes minutes while several nodes join on a busy computer
 			n := env.Nodes.AwaitInitialized(ctx, name)
 			Expect(n.Spec.ProviderID).To(Equal(server.ProviderID))
-			expectHostName(n, server.Name)
+			framework.ExpectHostName(n, server.Name)
 			for _, a := range server.Addresses { // a CCM may write them in a second request, and show more
 				env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Status.Addresses).To(ContainElement(a)) })
 			}
@@ -57,14 +57,14 @@ var _ = Describe("A node", Label(Conformance, "node"), func() {
 		for _, a := range server.Addresses {
 			env.Nodes.Await(ctx, "worker-1", func(g Gomega, n *corev1.Node) { g.Expect(n.Status.Addresses).To(ContainElement(a)) })
 		}
-		expectHostName(n, "host-1")
+		framework.ExpectHostName(n, "host-1")
 	})
 
 	It("is initialized anew after it was deleted and has registered again"+metadata, Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, framework.Options{})
 		server := env.Nodes.Create(ctx, "node-1")[0]
 		was := env.Nodes.Get(ctx, "node-1")
-		deleteNode(ctx, env, "node-1")
+		env.Nodes.Delete(ctx, "node-1")
 		env.Nodes.Simulated("node-1").RestartKubelet()
 		env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) { g.Expect(n.UID).NotTo(Equal(was.UID)) })
 		Expect(env.Nodes.AwaitInitialized(ctx, "node-1").Spec.ProviderID).To(Equal(server.ProviderID))
@@ -89,14 +89,6 @@ var _ = Describe("A node", Label(Conformance, "node"), func() {
 			Expect(n.Spec.ProviderID).To(Equal(server.ProviderID))
 		}, entries(outages...))
 })
-
-// expectHostName checks the address of type Hostname of a node whose server has a name, as the CCM's file says.
-func expectHostName(n *corev1.Node, server string) {
-	GinkgoHelper()
-	if names, ok := framework.Current().CCM.HostNames(n.Name, server); ok {
-		Expect(framework.AddressesOf(n, corev1.NodeHostName)).To(ConsistOf(names))
-	}
-}
 
 // expectLabel checks that a node has a value in a label, unless it is left open.
 func expectLabel(n *corev1.Node, value, key string) {

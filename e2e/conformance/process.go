@@ -30,7 +30,9 @@ var _ = Describe("A CCM", Label(Conformance, framework.OwnCloud, "process", "ser
 			env.Services.Delete(ctx, "goes")
 			env.Services.Update(ctx, "becomes-internal", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
 			env.Services.Create(ctx, "comes")
-			env.Services.Update(ctx, "stays", func(svc *corev1.Service) { svc.Spec.Ports = append(svc.Spec.Ports, port(9090)) })
+			env.Services.Update(ctx, "stays", func(svc *corev1.Service) {
+				svc.Spec.Ports = append(svc.Spec.Ports, framework.ServicePort(9090))
+			})
 			env.Servers.Delete(ctx, servers[0])
 			comes := env.Servers.Create(ctx, "comes")
 			By("sending requests while no CCM runs")

@@ -54,7 +54,7 @@ var _ = Describe("A route", framework.Needs(framework.NodeRoutes), Label(Conform
 	It("follows a node that was deleted and has registered again with another pod range"+routing, func(ctx SpecContext) {
 		server := servers(ctx, "node-1")[0]
 		was, old := env.Nodes.Get(ctx, "node-1"), env.Routes.Of(ctx, "node-1", server)
-		deleteNode(ctx, env, "node-1")
+		env.Nodes.Delete(ctx, "node-1")
 		env.Nodes.Simulated("node-1").RestartKubelet()
 		env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) { g.Expect(n.UID).NotTo(Equal(was.UID)) })
 		Expect(env.Routes.Of(ctx, "node-1", server)).NotTo(Equal(old))
@@ -83,7 +83,7 @@ var _ = Describe("A route", framework.Needs(framework.NodeRoutes), Label(Conform
 
 	It("is not made for a node of another provider"+routing, func(ctx SpecContext) {
 		all := servers(ctx, "node-1")
-		env.Nodes.Start(ctx, node.Spec{Name: "dedicated", ProviderID: otherPrefix + "1"})
+		env.Nodes.Start(ctx, node.Spec{Name: "dedicated", ProviderID: framework.OtherPrefix + "1"})
 		env.Nodes.AwaitPodCIDR(ctx, "dedicated")
 		env.CCM.AwaitIdle(ctx)
 		env.Routes.AwaitExactly(ctx, all...)
@@ -91,7 +91,7 @@ var _ = Describe("A route", framework.Needs(framework.NodeRoutes), Label(Conform
 
 	It("is removed if it is within the pod range and belongs to no node"+routesOf, func(ctx SpecContext) {
 		all := servers(ctx, "node-1")
-		env.Routes.Add(ctx, cloud.Route{Destination: otherRange(env.Nodes.Get(ctx, "node-1"), 128), Server: all[0].ID})
+		env.Routes.Add(ctx, cloud.Route{Destination: framework.OtherRange(env.Nodes.Get(ctx, "node-1"), 128), Server: all[0].ID})
 		env.Routes.AwaitExactly(ctx, all...)
 		env.CCM.AwaitIdle(ctx)
 		env.Routes.AwaitExactly(ctx, all...)
@@ -132,7 +132,7 @@ var _ = Describe("A route", framework.Needs(framework.NodeRoutes), Label(Conform
 			fault.Remove(ctx)
 
 			fault = env.Faults.Add(ctx, writes)
-			deleteNode(ctx, env, "node-1")
+			env.Nodes.Delete(ctx, "node-1")
 			fault.Await(ctx, 1)
 			env.Routes.AwaitExactly(ctx, second)
 		}, entries(append(slices.Clone(failures), lostAnswer, conflict)...))
@@ -152,14 +152,3 @@ var _ = Describe("A route", framework.Needs(framework.NodeRoutes), Label(Conform
 			env.Routes.AwaitExactly(ctx, first)
 		}, entries(append(slices.Clone(failures), emptyLists)...))
 })
-
-// otherPrefix is how the provider IDs of a CCM for another cloud begin.
-const otherPrefix = "another-cloud://"
-
-// otherRange returns a pod range of the cluster that is far from a node's.
-func otherRange(n *corev1.Node, distance byte) netip.Prefix {
-	p := netip.MustParsePrefix(n.Spec.PodCIDR)
-	b := p.Addr().As4()
-	b[2] += distance
-	return netip.PrefixFrom(netip.AddrFrom4(b), p.Bits())
-}

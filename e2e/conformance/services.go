@@ -2,14 +2,11 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8stypes "k8s.io/apimachinery/pkg/types"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
@@ -156,7 +153,7 @@ var _ = Describe("A port of a Service of type LoadBalancer", Label(Conformance, 
 	BeforeEach(func(ctx SpecContext) {
 		env = framework.NewEnv(ctx, framework.Options{})
 		names := env.Nodes.Workers(ctx, 2).Names()
-		env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
+		env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(8081)) })
 		address = env.Traffic.AwaitServed(ctx, "web")
 		env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
 		env.LoadBalancers.AwaitTargets(ctx, "web", names...)
@@ -169,7 +166,7 @@ var _ = Describe("A port of a Service of type LoadBalancer", Label(Conformance, 
 	}
 
 	It("can be added while another one serves"+ensure, func(ctx SpecContext) {
-		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8082)) })
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(8082)) })
 		awaitAnswer(ctx, env, address, 8082, "p8082")
 		undisturbed(ctx)
 	})
@@ -231,7 +228,7 @@ var _ = Describe("The targets of a load balancer", Label(Conformance, "service",
 		env.Nodes.Create(ctx, "node-2")
 		env.LoadBalancers.AwaitTargets(ctx, "web", "node-1", "node-2")
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
-		deleteNode(ctx, env, "node-2")
+		env.Nodes.Delete(ctx, "node-2")
 		env.LoadBalancers.AwaitTargets(ctx, "web", "node-1")
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1")
 		stream.ExpectUndisturbed()
@@ -252,11 +249,11 @@ var _ = Describe("The targets of a load balancer", Label(Conformance, "service",
 		env.Services.Create(ctx, "web")
 		env.Traffic.AwaitServed(ctx, "web")
 		env.LoadBalancers.AwaitTargets(ctx, "web", names...)
-		DeferCleanup(func(ctx SpecContext) { label(ctx, env, names[0], corev1.LabelNodeExcludeBalancers, "null") })
-		label(ctx, env, names[0], corev1.LabelNodeExcludeBalancers, `"true"`)
+		yes := "true"
+		env.Nodes.SetLabel(ctx, names[0], corev1.LabelNodeExcludeBalancers, &yes)
 		env.LoadBalancers.AwaitTargets(ctx, "web", names[1:]...)
 		env.Traffic.AwaitServed(ctx, "web")
-		label(ctx, env, names[0], corev1.LabelNodeExcludeBalancers, "null")
+		env.Nodes.SetLabel(ctx, names[0], corev1.LabelNodeExcludeBalancers, nil)
 		env.LoadBalancers.AwaitTargets(ctx, "web", names...)
 		env.Traffic.AwaitServed(ctx, "web")
 	})
@@ -275,14 +272,3 @@ var _ = Describe("The targets of a load balancer", Label(Conformance, "service",
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names[1])
 		})
 })
-
-// label sets a label of a node to a JSON value; null removes it.
-func label(ctx context.Context, env *framework.Env, name, key, value string) {
-	GinkgoHelper()
-	if env.Nodes.Get(ctx, name) == nil {
-		return
-	}
-	_, err := env.Kube.CoreV1().Nodes().Patch(ctx, name, k8stypes.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, key, value), metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}

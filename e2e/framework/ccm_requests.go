@@ -70,6 +70,7 @@ func (c *CCM) ownWrites(ctx context.Context, selected func(cloud.Request) bool) 
 	}
 	// The spec learns what belongs to it by looking at what the CCM has created.
 	c.env.LoadBalancers.List(ctx)
+	c.env.otherIDs(ctx)
 	return slices.DeleteFunc(writes, func(r cloud.Request) bool { return r.About != cloud.AboutLoadBalancers || !c.env.Owns(r.ID, "") })
 }
 
@@ -143,14 +144,14 @@ func (c *CCM) quiet(kinds int) time.Duration {
 	return c.env.suite.QuietTime()
 }
 
-// settingsInCloud returns the spec's load balancers without what the cloud changes by itself.
+// settingsInCloud returns the spec's load balancers without what the cloud changes by itself, and what else belongs to its Services.
 func (c *CCM) settingsInCloud(ctx context.Context) any {
 	GinkgoHelper()
 	var lbs []cloud.LoadBalancer
 	for _, lb := range c.env.LoadBalancers.List(ctx) {
 		lbs = append(lbs, Settings(lb))
 	}
-	return lbs
+	return []any{lbs, c.env.otherIDs(ctx)}
 }
 
 // requestsText returns the CCM's requests, a line each; "" where they are unknown.

@@ -31,9 +31,13 @@ type created struct {
 	services map[types.UID]bool
 	// resources are the IDs of what the spec has created in the cloud, or what belongs to its Services.
 	resources map[string]bool
-	servers   []cloud.Server
+	// tagged are the IDs of those that have the run's name.
+	tagged  map[string]bool
+	servers []cloud.Server
 	// removals remove more of it, after the Services are gone.
 	removals []func(context.Context)
+	// others return the IDs of what belongs to the spec's Services besides load balancers.
+	others []func(context.Context) []string
 }
 
 func (c *created) addService(uid types.UID) {
@@ -78,6 +82,18 @@ func (c *created) add(id string) {
 	c.resources[id] = true
 }
 
+// tag marks something once, as soon as that succeeds.
+func (c *created) tag(id string, mark func() error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tagged == nil {
+		c.tagged = map[string]bool{}
+	}
+	if !c.tagged[id] {
+		c.tagged[id] = mark() == nil
+	}
+}
+
 // Owns reports whether something of Services in the cloud belongs to the spec, by its ID or by the Service that it is for. It still
 // belongs to the spec when it is no longer for that Service. All of a cloud of the spec's own belongs to it.
 func (e *Env) Owns(id string, service types.UID) bool {
@@ -88,6 +104,20 @@ func (e *Env) Owns(id string, service types.UID) bool {
 		c.add(id)
 	}
 	return c.resources[id]
+}
+
+// AlsoOwns has a function tell what belongs to the spec's Services besides load balancers, by ID, such as certificates. What a CCM does
+// with it counts as done for Services.
+func (e *Env) AlsoOwns(f func(context.Context) []string) {
+	e.created.others = append(e.created.others, f)
+}
+
+// otherIDs returns the IDs of what belongs to the spec's Services besides load balancers.
+func (e *Env) otherIDs(ctx context.Context) (ids []string) {
+	for _, f := range e.created.others {
+		ids = append(ids, f(ctx)...)
+	}
+	return ids
 }
 
 // OnRemove has a function remove more of what belongs to the spec in a shared cloud, after its Services are gone.

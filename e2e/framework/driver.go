@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"reflect"
 	"slices"
 
@@ -87,9 +86,6 @@ func (s *Suite) options(settings any) cloud.Options {
 		Log: GinkgoWriter, Settings: settings, // the log is shown if the spec fails
 	}
 }
-
-// UnusedPrefix returns loopback addresses that no cloud and no other process of this host uses.
-func (s *Suite) UnusedPrefix() netip.Prefix { return s.loopback(purposeEndpoints) }
 
 // current is the suite that StartSuite has made.
 var current *Suite

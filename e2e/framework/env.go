@@ -75,7 +75,7 @@ type setup interface {
 	// startCCM starts one more CCM process, or has the cluster's pods run the CCM with the options.
 	startCCM(context.Context, CCMOptions) *Replica
 	// workers returns at least n nodes that can be targets of load balancers.
-	workers(ctx context.Context, n int) Workers
+	workers(ctx context.Context, n int) Workers[cloud.Server]
 	// confine makes the load balancer of a Service use only the spec's nodes, if other specs bring nodes too.
 	confine(*corev1.Service)
 	// brings makes the node with this name one of the spec's.

@@ -8,9 +8,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
-// runLines is how many lines the timelines of all failures of a run have at most: some 4 MB.
-const runLines = 24_000
-
 // RecordFigure adds something that the spec has measured to its report, and returns the value. The report page compares figures of the
 // same name between CCMs; those that it lists for every run are constants of package speclist, such as speclist.TimeToFirstTraffic.
 func RecordFigure[N int | float64](name, unit string, value N) N {
@@ -38,7 +35,7 @@ func leftOut(specs types.SpecReports, ccm CCMDescription, kind ClusterKind) (n i
 
 // bounded returns a run whose failures have no more lines than a file should.
 func bounded(run speclist.Run) speclist.Run {
-	report.Bound([]speclist.Run{run}, runLines)
+	report.Bound([]speclist.Run{run}, report.MostLines)
 	return run
 }
 

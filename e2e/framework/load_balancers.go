@@ -26,7 +26,7 @@ func (lbs LoadBalancers) List(ctx context.Context) []cloud.LoadBalancer {
 	// Only an existing cloud outlives the run: `make e2e-clean` finds there what a crash left.
 	if tagger, ok := cloud.As[cloud.Tagger](lbs.env.Cloud); ok && lbs.env.suite.Kind == Existing {
 		for _, lb := range own {
-			tagger.Tag(ctx, lb.ID, RunName())
+			lbs.env.created.tag(lb.ID, func() error { return tagger.Tag(ctx, lb.ID, RunName()) })
 		}
 	}
 	return own

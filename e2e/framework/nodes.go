@@ -50,22 +50,22 @@ func (ns Nodes) Create(ctx context.Context, names ...string) []cloud.Server {
 
 // Workers returns at least n nodes that are targets of load balancers, initialized and Ready, by name. On the
 // embedded cluster, it creates n.
-func (ns Nodes) Workers(ctx context.Context, n int) Workers {
+func (ns Nodes) Workers(ctx context.Context, n int) Workers[cloud.Server] {
 	GinkgoHelper()
 	return ns.env.setup.workers(ctx, n)
 }
 
-// Worker is a node that can be a target of load balancers, and its server.
-type Worker struct {
+// Worker is a node that can be a target of load balancers, and its server in the terms of a package.
+type Worker[Server any] struct {
 	Name   string
-	Server cloud.Server
+	Server Server
 }
 
 // Workers are the nodes that can be targets.
-type Workers []Worker
+type Workers[Server any] []Worker[Server]
 
 // Names returns the workers' names.
-func (w Workers) Names() []string {
+func (w Workers[Server]) Names() []string {
 	var names []string
 	for _, worker := range w {
 		names = append(names, worker.Name)
@@ -236,6 +236,42 @@ func (ns Nodes) AddAddress(ctx context.Context, address string, names ...string)
 		DeferCleanup(func(ctx context.Context) error {
 			return exec(ctx, name, "ip", "address", "del", address+"/32", "dev", "eth0")
 		})
+	}
+}
+
+// SetLabel sets a label of a node until the spec ends, or removes it if the value is nil.
+func (ns Nodes) SetLabel(ctx context.Context, name, key string, value *string) {
+	GinkgoHelper()
+	if value != nil {
+		DeferCleanup(func(ctx context.Context) {
+			if ns.Get(ctx, name) != nil {
+				ns.SetLabel(ctx, name, key, nil)
+			}
+		})
+	}
+	text := "null"
+	if value != nil {
+		text = fmt.Sprintf("%q", *value)
+	}
+	_, err := ns.env.Kube.CoreV1().Nodes().Patch(ctx, name, k8stypes.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, key, text), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// Delete deletes a node as kubectl does it: its server lives on.
+func (ns Nodes) Delete(ctx context.Context, name string) {
+	GinkgoHelper()
+	Expect(ns.env.Kube.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+}
+
+// OtherPrefix is how the provider IDs of a cloud-controller-manager for another cloud begin.
+const OtherPrefix = "another-cloud://"
+
+// ExpectHostName checks the address of type Hostname of a node whose server has a name, as the CCM's file says.
+func ExpectHostName(n *corev1.Node, server string) {
+	GinkgoHelper()
+	if names, ok := current.CCM.HostNames(n.Name, server); ok {
+		Expect(AddressesOf(n, corev1.NodeHostName)).To(ConsistOf(names))
 	}
 }
 

@@ -174,15 +174,15 @@ func (s *ownSetup) ccmEnv(extra map[string]string) []string {
 }
 
 // workers implements setup: the nodes are new.
-func (s *ownSetup) workers(ctx context.Context, n int) Workers {
+func (s *ownSetup) workers(ctx context.Context, n int) Workers[cloud.Server] {
 	GinkgoHelper()
 	var names []string
 	for i := range n {
 		names = append(names, fmt.Sprintf("node-%d", i+1))
 	}
-	var workers Workers
+	var workers Workers[cloud.Server]
 	for i, server := range s.env.Nodes.Create(ctx, names...) {
-		workers = append(workers, Worker{names[i], server})
+		workers = append(workers, Worker[cloud.Server]{names[i], server})
 	}
 	return workers
 }

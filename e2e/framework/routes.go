@@ -75,10 +75,22 @@ func (ns Nodes) AwaitPodCIDR(ctx context.Context, name string) string {
 	return ns.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) }).Spec.PodCIDR
 }
 
-// AwaitUsable waits until a node is not said to be without a network. The condition may be missing.
-func (ns Nodes) AwaitUsable(ctx context.Context, name string) {
+// AwaitUsable waits until nodes are not said to be without a network. (The condition may be missing for up to ten seconds after the route
+// was made.)
+func (ns Nodes) AwaitUsable(ctx context.Context, names ...string) {
 	GinkgoHelper()
-	ns.Await(ctx, name, func(g Gomega, n *corev1.Node) {
-		g.Expect(conditionOf(n, corev1.NodeNetworkUnavailable)).NotTo(Equal(corev1.ConditionTrue), "NetworkUnavailable of %s", n.Name)
-	})
+	for _, name := range names {
+		ns.Await(ctx, name, func(g Gomega, n *corev1.Node) {
+			g.Expect(conditionOf(n, corev1.NodeNetworkUnavailable)).To(Or(BeEmpty(), Equal(corev1.ConditionFalse)),
+				"NetworkUnavailable of %s", n.Name)
+		})
+	}
+}
+
+// OtherRange returns a pod range of the cluster that is far from a node's.
+func OtherRange(n *corev1.Node, distance byte) netip.Prefix {
+	p := netip.MustParsePrefix(n.Spec.PodCIDR)
+	b := p.Addr().As4()
+	b[2] += distance
+	return netip.PrefixFrom(netip.AddrFrom4(b), p.Bits())
 }

@@ -2,7 +2,6 @@ package framework
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -53,16 +52,6 @@ func CreateAll[T any](names []string, create func(name string) T) []T {
 	return all
 }
 
-// Get returns a server as it is now.
-func (sv Servers) Get(ctx context.Context, id string) cloud.Server {
-	GinkgoHelper()
-	all, err := sv.env.Cloud.Servers(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	i := slices.IndexFunc(all, func(s cloud.Server) bool { return s.ID == id })
-	Expect(i).To(BeNumerically(">=", 0), "the cloud has no server %s", id)
-	return all[i]
-}
-
 // Delete deletes a server and waits until it is gone.
 func (sv Servers) Delete(ctx context.Context, s cloud.Server) {
 	GinkgoHelper()
@@ -85,14 +74,4 @@ func (sv Servers) PowerOn(ctx context.Context, s cloud.Server) {
 func (sv Servers) Rename(ctx context.Context, s cloud.Server, name string) {
 	GinkgoHelper()
 	Expect(Capability[cloud.Renamer](sv.env).RenameServer(ctx, s.ID, name)).To(Succeed())
-}
-
-// IDs returns the IDs of servers, sorted.
-func IDs(servers ...cloud.Server) []string {
-	var ids []string
-	for _, s := range servers {
-		ids = append(ids, s.ID)
-	}
-	slices.Sort(ids)
-	return ids
 }

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -24,6 +25,15 @@ type Services struct {
 
 // Port is the first port of the Services that Create makes. Listening on it needs no privilege.
 const Port = 8080
+
+// ServicePort returns a port of a Service under its usual name.
+func ServicePort(number int32) corev1.ServicePort {
+	target := number
+	if number < 1024 { // pods listen without privileges
+		target = Port
+	}
+	return corev1.ServicePort{Name: fmt.Sprintf("p%d", number), Port: number, TargetPort: intstr.FromInt32(target)}
+}
 
 // Create creates a Service of type LoadBalancer with the port 8080, changed by the functions. On a
 // cluster with real nodes it has a pod on each of them if the spec has the label Dataplane. Specs on a kind cluster

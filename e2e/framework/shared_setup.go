@@ -105,13 +105,13 @@ func (s *sharedSetup) confine(service *corev1.Service) {
 func (s *sharedSetup) brings(node string) { s.brought = append(s.brought, node) }
 
 // workers implements setup: the nodes that the cluster has, without those of other specs.
-func (s *sharedSetup) workers(ctx context.Context, n int) Workers {
+func (s *sharedSetup) workers(ctx context.Context, n int) Workers[cloud.Server] {
 	GinkgoHelper()
 	servers, err := s.env.Cloud.Servers(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	nodes, err := s.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	var workers Workers
+	var workers Workers[cloud.Server]
 	for _, node := range nodes.Items {
 		if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
 			continue
@@ -119,7 +119,7 @@ func (s *sharedSetup) workers(ctx context.Context, n int) Workers {
 		if own := s.own(); own != nil && !slices.Contains(own, node.Name) {
 			continue
 		}
-		workers = append(workers, Worker{node.Name, s.env.Nodes.serverOf(&node, servers)})
+		workers = append(workers, Worker[cloud.Server]{node.Name, s.env.Nodes.serverOf(&node, servers)})
 	}
 	if len(workers) < n {
 		Skip("the cluster has too few nodes that can be targets")

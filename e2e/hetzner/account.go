@@ -3,7 +3,6 @@ package hetzner
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -129,34 +128,30 @@ func (a *account) LoadBalancers(ctx context.Context) ([]cloud.LoadBalancer, erro
 	if err != nil {
 		return nil, err
 	}
-	servers, err := a.Client.Server.All(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var lbs []cloud.LoadBalancer
 	for _, lb := range all {
-		lbs = append(lbs, a.loadBalancer(lb, servers))
+		lbs = append(lbs, a.loadBalancer(lb))
 	}
 	return lbs, nil
 }
 
 // loadBalancer returns a load balancer in the terms of package cloud. Each of Hetzner's services has all targets.
-func (a *account) loadBalancer(lb *hcloud.LoadBalancer, servers []*hcloud.Server) cloud.LoadBalancer {
+func (a *account) loadBalancer(lb *hcloud.LoadBalancer) cloud.LoadBalancer {
 	c := cloud.LoadBalancer{
 		ID: idOf(lb.ID), Name: lb.Name, Service: types.UID(lb.Labels[a.OwnerLabel]), Addresses: addressesOf(lb),
 	}
 	for _, s := range lb.Services {
 		port := cloud.Port{Protocol: corev1.ProtocolTCP, Port: int32(s.ListenPort), NodePort: int32(s.DestinationPort)}
 		for _, t := range lb.Targets {
-			port.Targets = append(port.Targets, targets(t, s.ListenPort, servers)...)
+			port.Targets = append(port.Targets, targets(t, s.ListenPort)...)
 		}
 		c.Ports = append(c.Ports, port)
 	}
 	return c
 }
 
-// targets returns what a target of Hetzner's is on a port: one server, those with a label, or an address, which may be a server's.
-func targets(t hcloud.LoadBalancerTarget, port int, servers []*hcloud.Server) (all []cloud.Target) {
+// targets returns what a target of Hetzner's is on a port: one server, those with a label, or an address.
+func targets(t hcloud.LoadBalancerTarget, port int) (all []cloud.Target) {
 	health := cloud.Unknown
 	for _, h := range t.HealthStatus {
 		if h.ListenPort == port {
@@ -167,14 +162,10 @@ func targets(t hcloud.LoadBalancerTarget, port int, servers []*hcloud.Server) (a
 	case hcloud.LoadBalancerTargetTypeServer:
 		return []cloud.Target{{Server: idOf(t.Server.Server.ID), Health: health}}
 	case hcloud.LoadBalancerTargetTypeIP:
-		i := slices.IndexFunc(servers, func(s *hcloud.Server) bool { return s.PublicNet.IPv4.IP.String() == t.IP.IP })
-		if i < 0 {
-			return []cloud.Target{{Address: t.IP.IP, Health: health}}
-		}
-		return []cloud.Target{{Server: idOf(servers[i].ID), Address: t.IP.IP, Health: health}}
+		return []cloud.Target{{Address: t.IP.IP, Health: health}}
 	}
 	for _, one := range t.Targets {
-		all = append(all, targets(one, port, servers)...)
+		all = append(all, targets(one, port)...)
 	}
 	return all
 }
@@ -190,14 +181,13 @@ func (a *account) DeleteLoadBalancer(ctx context.Context, id string) error {
 
 // Tag implements cloud.Tagger. A load balancer that is being changed or deleted may refuse the label: it gets it the next time, or never.
 // Its Service is then found by the namespace, which has the run's name.
-func (a *account) Tag(ctx context.Context, id, run string) {
+func (a *account) Tag(ctx context.Context, id, run string) error {
 	lb, _, err := a.Client.LoadBalancer.GetByID(ctx, number(id))
 	if err != nil || lb == nil || lb.Labels[cloud.LabelRun] == run {
-		return
+		return err
 	}
-	labels := maps.Clone(lb.Labels)
-	labels[cloud.LabelRun] = run
-	_, _, _ = a.Client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+	_, _, err = a.Client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: tagged(lb.Labels)})
+	return err
 }
 
 // Routes implements cloud.Router.

@@ -63,9 +63,6 @@ func (cl *Cloud) Restart(ctx context.Context) {
 	Expect(cl.env.account.restart(ctx)).To(Succeed())
 }
 
-// Unique makes a name for something in the cloud that no other spec uses.
-func (cl *Cloud) Unique(name string) string { return cl.env.Unique(name) }
-
 // Roots returns the authorities that have signed the certificates that the cloud manages. If nil, they are the
 // host's own.
 func (cl *Cloud) Roots(ctx context.Context) *x509.CertPool {

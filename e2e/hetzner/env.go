@@ -75,6 +75,7 @@ func NewEnv(ctx context.Context, o Options) *Env {
 	if e.account.control != nil {
 		e.Cloud.use(e.account.control)
 	}
+	e.AlsoOwns(e.certificateIDs)
 	if e.Shared() != nil {
 		e.Cloud.Journal = recentJournal{e.Cloud.Journal, e.Cloud.Journal.Last()}
 		DeferCleanup(e.unprotect)
@@ -97,6 +98,13 @@ func (e *Env) unprotect(ctx context.Context) {
 			e.Cloud.Do(ctx)(e.Cloud.Client.LoadBalancer.ChangeProtection(ctx, lb, off))
 		}
 	}
+}
+
+func (e *Env) certificateIDs(ctx context.Context) (ids []string) {
+	for _, c := range e.Cloud.Certificates(ctx) {
+		ids = append(ids, idOf(c.ID))
+	}
+	return ids
 }
 
 // removeCertificates removes the spec's certificates, which no load balancer uses any more.

@@ -32,29 +32,14 @@ func (ns Nodes) Create(ctx context.Context, names ...string) []*hcloud.Server {
 	return servers
 }
 
-// Worker is a node that can be a target of load balancers, and its server.
-type Worker struct {
-	Name   string
-	Server *hcloud.Server
-}
-
 // Workers are the nodes that can be targets.
-type Workers []Worker
-
-// Names returns the workers' names.
-func (w Workers) Names() []string {
-	var names []string
-	for _, worker := range w {
-		names = append(names, worker.Name)
-	}
-	return names
-}
+type Workers = framework.Workers[*hcloud.Server]
 
 // Workers returns at least n nodes that are targets of load balancers, as framework.Nodes.Workers does.
 func (ns Nodes) Workers(ctx context.Context, n int) (workers Workers) {
 	GinkgoHelper()
 	for _, w := range ns.Nodes.Workers(ctx, n) {
-		workers = append(workers, Worker{w.Name, ns.env.serverOf(ctx, w.Server)})
+		workers = append(workers, framework.Worker[*hcloud.Server]{Name: w.Name, Server: ns.env.serverOf(ctx, w.Server)})
 	}
 	return workers
 }
@@ -110,14 +95,11 @@ func (rs Routes) Await(ctx context.Context, want ...string) {
 // AwaitExactly waits until the network has the routes of these servers' nodes and no others, as framework.Routes.AwaitExactly does.
 func (rs Routes) AwaitExactly(ctx context.Context, servers ...*hcloud.Server) {
 	GinkgoHelper()
-	var want []string
+	var all []cloud.Server
 	for _, s := range servers {
-		want = append(want, rs.Of(ctx, s.Name, s))
+		all = append(all, rs.env.account.server(s))
 	}
-	rs.Await(ctx, want...)
-	for _, s := range servers {
-		rs.env.Nodes.AwaitUsable(ctx, s.Name)
-	}
+	rs.Routes.AwaitExactly(ctx, all...)
 }
 
 // Of returns the route that a node must have: to its pod range through its server's address in the network. It waits

@@ -19,8 +19,8 @@ import (
 // File is the name of the page.
 const File = "report.html"
 
-// pageLines is how many lines the timelines of all failures on the page have at most: some 4 MB.
-const pageLines = 24_000
+// MostLines is how many lines the timelines of all failures of a page, or of a run, have at most: some 4 MB.
+const MostLines = 24_000
 
 //go:embed ui
 var ui embed.FS
@@ -56,7 +56,7 @@ func Page(runs []speclist.Run, o Options) ([]byte, error) {
 	for _, other := range o.Compare {
 		all = append(all, clone([]speclist.Run{other.Run})...)
 	}
-	Bound(all, pageLines)
+	Bound(all, MostLines)
 	for i, r := range all {
 		c := column{Run: r}
 		if i >= len(runs) {

@@ -140,7 +140,7 @@ func TestThePageOfManyFailuresIsNotHuge(t *testing.T) {
 	if n := len(runs[3].Specs[399].Failure.Timeline); n != timelineLines {
 		t.Errorf("the page has shortened the runs that it was given: to %d lines", n)
 	}
-	if n := len(dataOf(t, page).Runs[3].Specs[399].Failure.Timeline); n != pageLines/1600 {
+	if n := len(dataOf(t, page).Runs[3].Specs[399].Failure.Timeline); n != MostLines/1600 {
 		t.Errorf("%d lines of each failure, want an equal part", n)
 	}
 }
