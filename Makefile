@@ -80,7 +80,7 @@ broken-examples: ## Break the example CCM in ten ways; the spec that names the p
 
 .PHONY: e2e-clean
 e2e-clean: ## Remove what runs on an existing cluster left there and in its cloud (RUN=name)
-	go run ./e2e/cmd/e2e clean
+	go run ./e2e/hetzner/cmd/clean
 
 .PHONY: conformance
 conformance: ## Kubernetes' own specs, on kind; writes e2e/CONFORMANCE.md (half an hour; FOCUS=)
@@ -93,7 +93,7 @@ bench: ## Benchmarks, each with its baseline
 .PHONY: bench-ccm
 bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md (half an hour)
 	@cd ccm/internal/proof/budget && go test -run TestTable -count=1 -timeout=60m -args -table
-	@cd e2e/scale && go test -run TestColdStart -count=1 -timeout=60m -args -table
+	@cd e2e/hetzner/scale && go test -run TestColdStart -count=1 -timeout=60m -args -table
 
 SEEDS ?= 1000
 ONE_SEED = $(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS))
@@ -146,7 +146,7 @@ outside: ## Install the programs and use both modules as from outside (minutes)
 
 .PHONY: e2e-hygiene
 e2e-hygiene: ## Prove that the suite leaves nothing behind, however it ends (minutes)
-	E2E_HYGIENE=1 go test -count=1 -timeout=30m -v ./e2e/hygiene
+	E2E_HYGIENE=1 go test -count=1 -timeout=30m -v ./e2e/hetzner/hygiene
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
@@ -170,7 +170,7 @@ behaviour: ## Write out/BEHAVIOUR.md, which test guards which sentence of the do
 
 .PHONY: pictures
 pictures: ## Take the pictures of the pages again, of the cloud and of the report, in a browser
-	REQUIRE_BROWSER=1 go test -count=1 -run 'TestACluster|TestTheReportShows' ./e2e/browser
+	REQUIRE_BROWSER=1 go test -count=1 -run 'TestACluster|TestTheReportShows' ./e2e/hetzner/browser
 	mkdir -p .github/pictures && cp out/browser/{cluster,report}-{light,dark}.png .github/pictures
 
 .PHONY: manifests

@@ -267,7 +267,7 @@ func (s CCMDescription) build(ctx context.Context) error {
 
 // BuildProgram compiles a program of ccm/cmd.
 func BuildProgram(ctx context.Context, to, name string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-cover", "-coverpkg=../ccm/...", "-o", to, "../ccm/cmd/"+name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-cover", "-coverpkg=../../../ccm/...", "-o", to, "../../../ccm/cmd/"+name)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", name, err, strings.TrimSpace(string(out)))
 	}

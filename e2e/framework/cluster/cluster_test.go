@@ -25,7 +25,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
 // programs returns the control plane's programs. Where they are not built yet the
