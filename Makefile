@@ -7,8 +7,8 @@ SHELL := bash
 
 # All builds are without cgo, as the images are: so Go compiles each package once for all of them.
 export CGO_ENABLED := 0
-# The Go modules whose tests run, each in its own folder. e2e is a suite of its own (make e2e).
-MODULES := . fakecloud fakecloud/gomegacloud fakecloud/testcontainers kind/nodeimage scripts/dev-env
+# The Go modules whose tests run, each in its own folder. Specs are a suite of their own (make e2e).
+MODULES := . e2e e2e/hetzner fakecloud fakecloud/gomegacloud fakecloud/testcontainers kind/nodeimage scripts/dev-env
 
 ##@ Use
 
@@ -138,7 +138,9 @@ tidy-check: ## Fail if a go.mod is not tidy (minutes)
 
 .PHONY: vulnerabilities
 vulnerabilities: ## Look for known vulnerabilities in what the code calls (needs the network)
-	for m in . fakecloud kind/nodeimage; do (cd $$m && export GOWORK=$$([ $$m = . ] || echo off) && "$$($(CURDIR)/scripts/tool.sh govulncheck)" ./...) || failed=1; done; exit $${failed:-0}
+	for m in . e2e e2e/hetzner fakecloud kind/nodeimage; do \
+		(cd $$m && case $$m in fakecloud | kind/nodeimage) export GOWORK=off ;; esac && "$$($(CURDIR)/scripts/tool.sh govulncheck)" ./...) || failed=1; \
+	done; exit $${failed:-0}
 
 .PHONY: outside
 outside: ## Install the programs and use both modules as from outside (minutes)

@@ -1,7 +1,9 @@
 package framework
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -14,7 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/program"
 )
 
-// DefaultDriver is the driver of a CCM whose file names none.
+// DefaultDriver is the driver of a CCM whose file names none, where Setup has none either.
 const DefaultDriver = "hetzner"
 
 // drivers are the known ones by the names that files of CCMs use.
@@ -28,11 +30,25 @@ func (s CCMDescription) driver() (cloud.Driver, error) {
 	if len(s.DriverCommand) > 0 {
 		return program.Driver{Path: s.DriverCommand[0], Args: s.DriverCommand[1:]}, nil
 	}
+	if s.Driver == "" && configured.Driver != nil {
+		return configured.Driver, nil
+	}
+	if len(drivers) == 0 {
+		return nil, errors.New("there is no driver of the cloud: write one into suite.Config.Driver, or the command of one into driverCommand")
+	}
 	d, ok := drivers[s.Driver]
 	if !ok {
 		return nil, fmt.Errorf("driver: %q: must be one of %v", s.Driver, slices.Sorted(maps.Keys(drivers)))
 	}
 	return d, nil
+}
+
+// driverName returns the name of the registered driver, "" if the driver is a program or that of Setup.
+func (s CCMDescription) driverName() string {
+	if len(s.DriverCommand) > 0 || s.Driver == "" && configured.Driver != nil {
+		return s.Driver
+	}
+	return cmp.Or(s.Driver, DefaultDriver)
 }
 
 // KindDriver is a driver that has a kind cluster whose nodes are the servers of its cloud.

@@ -56,7 +56,7 @@ func TestColdStart(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("CPU time and memory of the CCM are read from /proc: run it on Linux")
 	}
-	programs, err := build.Kubernetes(t.Context(), os.Stderr)
+	programs, err := cluster.FindPrograms()
 	must(t, err)
 	program := os.Getenv("E2E_CCM") // as for make e2e: to compare two versions
 	if program == "" {

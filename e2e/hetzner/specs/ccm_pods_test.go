@@ -108,7 +108,7 @@ var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), fra
 			was := env.Nodes.AwaitReady(ctx, name, true)
 			Expect(was).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 
-			if suite.CCM.Has(framework.SettingsCheck) { // else it may end when the cloud does not answer
+			if framework.Current().CCM.Has(framework.SettingsCheck) { // else it may end when the cloud does not answer
 				fault, remove := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection()})
 				env.CCM.Start(ctx, framework.CCMOptions{})
 				env.Cloud.Faults.Await(ctx, fault, 3)

@@ -26,16 +26,16 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 		address = env.CCM.UnusedAddress()
 		host, port, err := net.SplitHostPort(address)
 		Expect(err).NotTo(HaveOccurred())
-		containers := suite.Deployment.Spec.Template.Spec.Containers
+		containers := framework.Current().Deployment.Spec.Template.Spec.Containers
 		Expect(containers).To(HaveLen(1), "the manifest must have a Deployment with one container")
 		args = containers[0].Args
 		env.CCM.Start(ctx, framework.CCMOptions{LeaderElect: true, Args: append(slices.Clone(args),
 			"--bind-address="+host, "--secure-port="+port,
-			"--authentication-kubeconfig="+suite.Kubeconfig, "--authorization-kubeconfig="+suite.Kubeconfig)})
+			"--authentication-kubeconfig="+framework.Current().Kubeconfig, "--authorization-kubeconfig="+framework.Current().Kubeconfig)})
 		return address, args
 	}
 	BeforeEach(func() {
-		if suite.CCM.Manifest == "" && suite.CCM.Name != framework.OurCCM().Name {
+		if framework.Current().CCM.Manifest == "" && framework.Current().CCM.Name != framework.OurCCM {
 			Skip("needs the manifest of the CCM: write it into the CCM's file")
 		}
 	})
@@ -77,9 +77,9 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 
 	It("is admitted as a pod without rights on its node", func(ctx SpecContext) {
 		env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
-		pod := framework.PodOf(suite.Deployment, "dry-run")
+		pod := framework.PodOf(framework.Current().Deployment, "dry-run")
 		dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-		admitted, err := env.Kube.CoreV1().Pods(suite.Deployment.Namespace).Create(ctx, pod, dryRun)
+		admitted, err := env.Kube.CoreV1().Pods(framework.Current().Deployment.Namespace).Create(ctx, pod, dryRun)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(admitted.Spec.Priority).To(HaveValue(BeNumerically(">=", 2_000_000_000)), "system-cluster-critical")
 

@@ -114,7 +114,8 @@ func rehearse(ctx SpecContext, scenario string) {
 	if len(result.Lost) > 0 {
 		card.Wrong("requests to the Service that was there: %v", result)
 	}
-	for _, r := range env.Cloud.Journal.Entries(journal.Filter{Client: suite.CCM.UserAgent, Since: card.Since, Method: "DELETE"}) {
+	client := framework.Current().CCM.UserAgent
+	for _, r := range env.Cloud.Journal.Entries(journal.Filter{Client: client, Since: card.Since, Method: "DELETE"}) {
 		if done := max(r.Status, r.Handled); done < 300 && strings.HasSuffix(r.Path, fmt.Sprint(lb.ID)) {
 			card.Wrong("it sent %s %s", r.Method, r.Path)
 		}

@@ -138,7 +138,7 @@ var _ = Describe("Moving over from the production CCM and back", framework.Needs
 			env.CCM.Start(ctx, settings)
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, now *hcloud.LoadBalancer) {
 				g.Expect(now.ID).To(Equal(lb.ID))
-				g.Expect(now.Labels).To(And(HaveKey(suite.CCM.OwnerLabel), HaveKey(productionLabel)))
+				g.Expect(now.Labels).To(And(HaveKey(framework.Current().CCM.OwnerLabel), HaveKey(productionLabel)))
 			})
 			env.CCM.AwaitIdle(ctx)
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
@@ -171,7 +171,7 @@ var _ = Describe("Moving over from the production CCM and back", framework.Needs
 			Expect(load.Since(ctx, begin, "while the cluster moved there, back and there again").Lost).To(BeEmpty())
 			Expect(env.Traffic.AwaitServed(ctx, "web")).To(Equal(address))
 			Expect(env.LoadBalancers.List(ctx)).To(HaveExactElements(HaveField("ID", lb.ID)))
-			for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: suite.CCM.UserAgent, Writes: true, Since: since,
+			for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: framework.Current().CCM.UserAgent, Writes: true, Since: since,
 				Route: "/load_balancers*"}) {
 				Expect(e.Method).NotTo(Equal(http.MethodDelete), e.Path)
 				Expect(e.Route).To(BeElementOf("/load_balancers/{id}", "/load_balancers/{id}/actions/add_target",

@@ -56,7 +56,9 @@ var _ = Describe("Node", Label("node"), func() {
 		Label(framework.OwnCloud), foreignNode,
 		Entry("of another provider, although a server has that number",
 			func(server int64) string { return fmt.Sprintf("%s%d", framework.OtherPrefix, server) }),
-		Entry("malformed", func(server int64) string { return fmt.Sprintf("%sserver-%d", suite.CCM.ProviderPrefix, server) }),
+		Entry("malformed", func(server int64) string {
+			return fmt.Sprintf("%sserver-%d", framework.Current().CCM.ProviderPrefix, server)
+		}),
 	)
 
 	It("follows a renamed server although another took its name", framework.Needs(framework.AddressUpdates), Label(framework.OwnCloud),
@@ -133,7 +135,7 @@ var _ = Describe("Node", Label("node"), func() {
 			sent := env.CCM.Requests()
 			env.Nodes.Create(ctx, "node-1", "node-2", "node-3", "node-4")
 			framework.RecordFigure(speclist.RequestsNewNode, "requests", float64(env.CCM.Requests()-sent)/4)
-			one := journal.Filter{Client: suite.CCM.UserAgent, Route: "/servers/{id}"}
+			one := journal.Filter{Client: framework.Current().CCM.UserAgent, Route: "/servers/{id}"}
 			before := env.Cloud.Journal.Count(one)
 			env.CCM.AwaitRequests(ctx, 3, journal.Filter{Method: "GET", Route: "/servers"})
 			Expect(env.Cloud.Journal.Count(one)).To(Equal(before))

@@ -9,8 +9,8 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(framework.RealNodes, framework.Dataplane, "route"), func() {

@@ -106,7 +106,7 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 			CCM: compareOften,
 			Spec: framework.NodeSpec(func(s node.Server, spec *node.Spec) bool {
 				spec.Name = "worker-of-" + s.Name
-				spec.ProviderID = suite.CCM.ProviderPrefix + s.ID
+				spec.ProviderID = framework.Current().CCM.ProviderPrefix + s.ID
 				return true
 			}),
 		})
@@ -239,7 +239,7 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 // ccmCount returns how many requests with that route the CCM has sent that were answered with a status,
 // 0 for any.
 func ccmCount(env *hetzner.Env, route string, status int) int {
-	return env.Cloud.Journal.Count(journal.Filter{Client: suite.CCM.UserAgent, Route: route, Status: status})
+	return env.Cloud.Journal.Count(journal.Filter{Client: framework.Current().CCM.UserAgent, Route: route, Status: status})
 }
 
 // networkUnavailable returns a node's condition of that name, nil if it has none.

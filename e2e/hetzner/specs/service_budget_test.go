@@ -66,7 +66,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			// calls returns how many the CCM has sent since it was last called. Servers are looked up for
 			// nodes all the time, and Services share these lookups.
 			calls := func() (n int) {
-				for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: suite.CCM.UserAgent, Since: since}) {
+				for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: framework.Current().CCM.UserAgent, Since: since}) {
 					if e.Route != "/servers" {
 						n++
 					}
@@ -90,7 +90,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 				"one call to find the load balancer as it is")
 
 			By("changing the number of a node port")
-			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = suite.FreeNodePort() })
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = framework.Current().FreeNodePort() })
 			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
 			Expect(calls()).To(BeNumerically("<=", 3), "find, update_service, action")
 
@@ -138,7 +138,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			env.Nodes.AwaitGone(ctx, "node-1")
 			env.CCM.ExpectNoServiceWrites(ctx)
 			// A comparison before the CCM knows that the server is gone may try to restore the target; the cloud refuses that.
-			refused := env.Cloud.Journal.Count(journal.Filter{Client: suite.CCM.UserAgent, Route: "/load_balancers*", Writes: true,
+			refused := env.Cloud.Journal.Count(journal.Filter{Client: framework.Current().CCM.UserAgent, Route: "/load_balancers*", Writes: true,
 				Errors: true})
 			Expect(env.CCM.ServiceWrites() - refused).To(Equal(before + 1))
 		})
@@ -157,7 +157,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 				since := env.Cloud.Journal.Last()
 				env.CCM.AwaitRequests(ctx, 3, journal.Filter{Operation: "get_network"})
 				lookups := map[string]int{}
-				for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: suite.CCM.UserAgent, Since: since}) {
+				for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: framework.Current().CCM.UserAgent, Since: since}) {
 					lookups[e.Operation]++
 				}
 				Expect(lookups["get_network"]).To(BeNumerically(">=", 3), "%v", lookups)

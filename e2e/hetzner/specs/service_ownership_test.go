@@ -146,7 +146,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 			service := env.Services.Create(ctx, "web")
 			mine := env.LoadBalancers.Create(ctx, "from-a-backup", func(o *hcloud.LoadBalancerCreateOpts) {
-				o.Labels = map[string]string{suite.CCM.OwnerLabel: string(service.UID)}
+				o.Labels = map[string]string{framework.Current().CCM.OwnerLabel: string(service.UID)}
 			})
 			env.CCM.Start(ctx, framework.CCMOptions{})
 			env.Nodes.Create(ctx, "node-1")
@@ -258,7 +258,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			Expect(back).NotTo(BeNil())
 			Expect(hetzner.ListenPorts(back)).To(ConsistOf(listen))
 			Expect(back.Labels).To(HaveKeyWithValue("team", "edge"))
-			Expect(back.Labels).NotTo(HaveKey(suite.CCM.OwnerLabel))
+			Expect(back.Labels).NotTo(HaveKey(framework.Current().CCM.OwnerLabel))
 			Expect(back.Targets).To(ContainElement(HaveField("Type", hcloud.LoadBalancerTargetTypeLabelSelector)))
 		})
 
@@ -305,7 +305,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		Expect(err).NotTo(HaveOccurred())
 		Expect(kept).NotTo(BeNil())
 		Expect(kept.Services).To(BeEmpty(), "the node ports may belong to another Service")
-		Expect(kept.Labels).NotTo(HaveKey(suite.CCM.OwnerLabel))
+		Expect(kept.Labels).NotTo(HaveKey(framework.Current().CCM.OwnerLabel))
 		Expect(kept.Labels).To(HaveKeyWithValue("team", "edge"))
 
 		By("creating another Service that asks for it")

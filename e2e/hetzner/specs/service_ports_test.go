@@ -57,7 +57,7 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 		}
 		var changes []string
 		for _, e := range env.Cloud.Journal.Entries(journal.Filter{
-			Client: suite.CCM.UserAgent, Writes: true, Route: "/load_balancers/{id}/actions/*", ResourceID: lb.ID, Since: since}) {
+			Client: framework.Current().CCM.UserAgent, Writes: true, Route: "/load_balancers/{id}/actions/*", ResourceID: lb.ID, Since: since}) {
 			changes = append(changes, e.Operation)
 		}
 		Expect(changes).To(Equal([]string{"add_load_balancer_service", "delete_load_balancer_service"}),
@@ -67,7 +67,7 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 	It("follows its NodePort", func(ctx SpecContext) {
 		var changed int32
 		env.Services.Update(ctx, "web", func(s *corev1.Service) {
-			changed = suite.FreeNodePort()
+			changed = framework.Current().FreeNodePort()
 			s.Spec.Ports[1].NodePort = changed
 		})
 		Eventually(func(g Gomega) {

@@ -1,47 +1,24 @@
-// Package specs holds the specs of the whole: a Kubernetes cluster, a cloud and the cloud-controller-manager. Run them with
-// `make e2e`.
+// Package specs holds the specs of the whole with Hetzner's cloud: a Kubernetes cluster, a cloud and the cloud-controller-manager. Those of
+// package conformance run with them: `make e2e`.
 package specs
 
 import (
 	"context"
 	"testing"
-	"time"
-
-	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/example"
-	_ "github.com/ccm-from-scratch/ccm-from-scratch/e2e/conformance" // the specs that know no cloud
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/suite"
 )
 
-// suite is what the specs of this process share.
-var suite *framework.Suite
-
 func TestE2E(t *testing.T) {
-	framework.Register(framework.DefaultDriver, hetzner.Driver{})
-	framework.Register("example", example.Driver{})
-	framework.Register("least", least{})
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "ccm-from-scratch")
+	suite.Run(t, suite.Config{
+		Name: "ccm-from-scratch", File: "../../ccms/ccm-from-scratch.yaml", Manifest: "../../../ccm/deploy/ccm-from-scratch.yaml",
+		Drivers: map[string]cloud.Driver{framework.DefaultDriver: hetzner.Driver{}, "example": example.Driver{}, "least": least{}},
+	})
 }
-
-// The first process prepares what all processes share. scripts/e2e.sh says in one line what a slow start waits for; Ginkgo shows
-// goroutines only of one that hangs.
-var _ = SynchronizedBeforeSuite(func(ctx SpecContext) {
-	Expect(framework.Prepare(ctx)).To(Succeed())
-}, func(ctx SpecContext) {
-	var err error
-	suite, err = framework.StartSuite(ctx, GinkgoParallelProcess())
-	DeferCleanup(suite.Stop)
-	Expect(err).NotTo(HaveOccurred())
-}, PollProgressAfter(5*time.Minute))
-
-var _ = ReportAfterSuite("writes the table of all specs", func(report Report) {
-	Expect(framework.WriteSummary(report)).To(Succeed())
-})
 
 // least is the driver of the example cloud with nothing but what each driver must have, and without traffic: as of a small emulator.
 type least struct{ example.Driver }
