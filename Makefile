@@ -143,8 +143,8 @@ vulnerabilities: ## Look for known vulnerabilities in what the code calls (needs
 	done; exit $${failed:-0}
 
 .PHONY: outside
-outside: ## Install the programs and use both modules as from outside (minutes)
-	OUTSIDE_COMPILE=1 go test -count=1 -v ./scripts/modproxy
+outside: ## Install the programs and use the modules as from outside (minutes)
+	KUBEBUILDER_ASSETS=$$(scripts/gorun.sh kind/nodeimage kubernetes) OUTSIDE_COMPILE=1 go test -count=1 -timeout=30m -v ./scripts/modproxy
 
 .PHONY: e2e-hygiene
 e2e-hygiene: ## Prove that the suite leaves nothing behind, however it ends (minutes)

@@ -30,19 +30,21 @@ if ! git rev-parse -q --verify "refs/tags/$tag^{commit}" >/dev/null; then
 	echo "$tag: there is no such tag: make it with git tag -s $tag" >&2
 	exit 1
 fi
-# The modules fakecloud and gomegacloud are released with the root module, at the same version.
-for module in fakecloud fakecloud/gomegacloud; do
+# These modules are released with the root module, at the same version.
+for module in e2e fakecloud fakecloud/gomegacloud; do
 	if [ "$(git rev-parse -q --verify "refs/tags/$module/$tag^{commit}")" != "$(git rev-parse "refs/tags/$tag^{commit}")" ]; then
 		echo "$module/$tag: must be a tag of the same commit: make it with git tag -s $module/$tag $tag^{}" >&2
 		exit 1
 	fi
 done
-for file in go.mod fakecloud/gomegacloud/go.mod; do
-	required=$(git show "$tag:$file" | awk '$1 == "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud" {print $2}')
-	if [ "$required" != "$tag" ]; then
-		echo "$tag: its $file requires fakecloud $required, must be $tag: change that and go.work, and move the tags" >&2
-		exit 1
-	fi
+own=github.com/ccm-from-scratch/ccm-from-scratch
+for file in go.mod e2e/hetzner/go.mod fakecloud/gomegacloud/go.mod; do
+	while read -r module required; do
+		if [ "$required" != "$tag" ]; then
+			echo "$tag: its $file requires ${module#"$own"/} $required, must be $tag: change that and go.work, and move the tags" >&2
+			exit 1
+		fi
+	done < <(git show "$tag:$file" | awk -v own="$own" 'index($1, own) == 1 {print $1, $2}')
 done
 # What stands below the version's heading, until the next version or the links.
 notes=$(git show "$tag:CHANGELOG.md" | awk -v heading="## [$version]" '

@@ -13,7 +13,8 @@ import (
 func repository(t *testing.T, changelog, tag string) string {
 	t.Helper()
 	folder := t.TempDir()
-	files := map[string][]byte{"CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod), "fakecloud/gomegacloud/go.mod": []byte(goMod)}
+	files := map[string][]byte{"CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod), "e2e/hetzner/go.mod": []byte(hetznerMod),
+		"fakecloud/gomegacloud/go.mod": []byte(goMod)}
 	for _, script := range []string{"release.sh", "publish.sh", "tool.sh", "progress.sh"} {
 		text, err := os.ReadFile("../" + script)
 		if err != nil {
@@ -32,7 +33,7 @@ func repository(t *testing.T, changelog, tag string) string {
 	}
 	for _, args := range [][]string{
 		{"init", "-q"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "commit", "-qm",
-			"all"}, {"tag", tag}, {"tag", "fakecloud/" + tag},
+			"all"}, {"tag", tag}, {"tag", "e2e/" + tag}, {"tag", "fakecloud/" + tag},
 		{"tag", "fakecloud/gomegacloud/" + tag},
 	} {
 		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", folder}, args...)...).CombinedOutput(); err != nil {
@@ -72,6 +73,9 @@ require (
 	github.com/ccm-from-scratch/ccm-from-scratch/fakecloud v1.2.3
 )
 `
+
+// hetznerMod requires the root module, too.
+var hetznerMod = strings.Replace(goMod, "require (\n", "require (\n\tgithub.com/ccm-from-scratch/ccm-from-scratch v1.2.3\n", 1)
 
 func TestACheckNamesEveryStepAndMakesNothing(t *testing.T) {
 	t.Parallel()

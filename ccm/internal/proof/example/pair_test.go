@@ -21,6 +21,7 @@ import (
 	"k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/example/provider"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/cloudtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/example"
 )
 
@@ -92,12 +93,17 @@ func newPairWithin(t *testing.T, timeout string, names ...string) *pair {
 	t.Helper()
 	p := &pair{}
 	start := time.Now()
-	c, _ := newCloud(t, example.Options{Provisioning: 1, Now: func() time.Time {
-		if p.late.Load() {
-			return start
-		}
-		return time.Now()
-	}})
+	addresses := cloudtest.Options(t)
+	c, err := example.New(example.Options{Instances: addresses.Servers, LoadBalancers: addresses.LoadBalancers, Provisioning: 1,
+		Now: func() time.Time {
+			if p.late.Load() {
+				return start
+			}
+			return time.Now()
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.Cloud, p.wire = c, &wire{cloud: c.Handler()}
 	server := httptest.NewServer(p.wire)
 	t.Cleanup(server.Close)
