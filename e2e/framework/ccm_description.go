@@ -30,8 +30,8 @@ type CCMDescription struct {
 	// Name is its name in reports.
 	Name string `json:"name"`
 
-	// Driver is the name of its cloud's driver. If empty, that of Setup or DefaultDriver. DriverCommand is a program that is the driver, with its arguments
-	// (e2e/cloud/program/README.md).
+	// Driver is the name of its cloud's driver. If empty, that of Setup or DefaultDriver. DriverCommand is a program that is the driver,
+	// with its arguments (e2e/cloud/program/README.md).
 	Driver        string   `json:"driver,omitempty"`
 	DriverCommand []string `json:"driverCommand,omitempty"`
 
@@ -39,8 +39,9 @@ type CCMDescription struct {
 	Binary string `json:"binary,omitempty"`
 	Source string `json:"source,omitempty"`
 	// Manifest is a file with everything that deploys it into a cluster. On the embedded cluster, its service account says what the CCM
-	// may do; on an existing one, the CCM runs already. If empty, that of Setup is used. On a kind cluster, its container gets HCLOUD_ENDPOINT, Env and Args; it must read the token and
-	// the network's name from the keys token and network of the Secret hcloud in its namespace.
+	// may do; on an existing one, the CCM runs already. If empty, that of Setup is used. On a kind cluster, its container gets
+	// HCLOUD_ENDPOINT, Env and Args; it must read the token and the network's name from the keys token and network of the Secret hcloud
+	// in its namespace.
 	Manifest string `json:"manifest,omitempty"`
 	// Image is the name of the container's image, and Archive the file of `docker save` with it, which is loaded
 	// into the nodes. Without Archive, the nodes pull the image.
@@ -114,8 +115,8 @@ func chosenCCM() (CCMDescription, error) {
 		s.resolve(".")
 		return s, nil
 	}
-	return CCMDescription{}, fmt.Errorf("no cloud-controller-manager is described: write a file such as e2e/ccms/example-ccm.yaml, and its "+
-		"path into suite.Config.File or %s", EnvCCM)
+	return CCMDescription{}, fmt.Errorf("no cloud-controller-manager is described: write a file such as e2e/ccms/example-ccm.yaml, and "+
+		"its path into suite.Config.File or %s", EnvCCM)
 }
 
 // readCCM reads a description, whose paths are relative to its folder. An error begins with what names the file.

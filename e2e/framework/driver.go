@@ -34,7 +34,7 @@ func (s CCMDescription) driver() (cloud.Driver, error) {
 		return configured.Driver, nil
 	}
 	if len(drivers) == 0 {
-		return nil, errors.New("there is no driver of the cloud: write one into suite.Config.Driver, or the command of one into driverCommand")
+		return nil, errors.New("there is no driver of the cloud: write one into suite.Config.Driver, or a command into driverCommand")
 	}
 	d, ok := drivers[s.Driver]
 	if !ok {

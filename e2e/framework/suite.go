@@ -117,8 +117,8 @@ func Prepare(ctx context.Context) error {
 func prepareEmbedded(ctx context.Context, ccm CCMDescription) error {
 	path := cmp.Or(os.Getenv(EnvBinary), ccm.Binary)
 	if path == "" && ccm.Source == "" {
-		return fmt.Errorf("the CCM %s cannot run on the embedded cluster without a program: write its path as binary, or the folder of its "+
-			"main package as source", ccm.Name)
+		return fmt.Errorf("the CCM %s cannot run on the embedded cluster without a program: write its path as binary, or the folder of "+
+			"its main package as source", ccm.Name)
 	}
 	if path != "" {
 		if err := checkBinary(path); err != nil {

@@ -14,16 +14,16 @@ import (
 const EnvPrograms = "KUBEBUILDER_ASSETS"
 
 // ErrNoPrograms says that this host has no programs of a control plane where they are looked for.
-var ErrNoPrograms = errors.New("the control plane's programs are not found: set " + EnvPrograms + " to a folder with etcd, kube-apiserver, " +
-	"kube-controller-manager and kubectl, as e2e/PORTING.md says, or run `make kubernetes` in a checkout of ccm-from-scratch")
+var ErrNoPrograms = errors.New("the control plane's programs are not found: set " + EnvPrograms + " to a folder with etcd, " +
+	"kube-apiserver, kube-controller-manager and kubectl, as e2e/PORTING.md says, or run `make kubernetes` in a checkout of ccm-from-scratch")
 
 // FindPrograms returns the folder with a control plane's programs: the one that EnvPrograms names, else the newest one that `make
 // kubernetes` has put into the user's cache.
 func FindPrograms() (string, error) {
 	if given := os.Getenv(EnvPrograms); given != "" {
 		if missing := missingPrograms(given); len(missing) > 0 {
-			return "", fmt.Errorf("%s=%s: has no %s: download what is missing into that folder, as e2e/PORTING.md says (setup-envtest brings "+
-				"no kube-controller-manager)", EnvPrograms, given, strings.Join(missing, " and no "))
+			return "", fmt.Errorf("%s=%s: has no %s: download what is missing into that folder, as e2e/PORTING.md says (setup-envtest "+
+				"brings no kube-controller-manager)", EnvPrograms, given, strings.Join(missing, " and no "))
 		}
 		return given, nil
 	}
