@@ -64,7 +64,9 @@ func rehearseWithoutCertificates(ctx SpecContext) {
 	load, begin := env.Traffic.Load(ctx, address, framework.Port), time.Now()
 	wantHTTPS := func(domain string) func(*corev1.Service) {
 		return func(s *corev1.Service) {
-			s.Spec.Ports = []corev1.ServicePort{framework.ServicePort(framework.Port), framework.ServicePort(8081), framework.ServicePort(443)}
+			s.Spec.Ports = []corev1.ServicePort{
+				framework.ServicePort(framework.Port), framework.ServicePort(8081), framework.ServicePort(443),
+			}
 			annotate(map[string]string{"protocol.443": "https", "certificate-type": "managed",
 				"http-managed-certificate-domains": domain})(s)
 		}
@@ -75,7 +77,7 @@ func rehearseWithoutCertificates(ctx SpecContext) {
 	env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
 	card.AwaitRequests(ctx, incidentRequests)
 	card.ExpectMet()
-	orders := env.Cloud.Journal.Entries(journal.Filter{Client: suite.CCM.UserAgent, Since: card.Since, Method: "POST", Route: "/certificates*"})
+	orders := env.Cloud.Journal.Entries(journal.Filter{Client: card.Client, Since: card.Since, Method: "POST", Route: "/certificates*"})
 	if len(orders) > 2 {
 		card.Wrong("it ordered %d certificates at an issuer that limits failed orders", len(orders))
 	}

@@ -15,7 +15,7 @@ import (
 
 // These are the incidents of fakecloud/INCIDENTS.md that concern what orders servers. Failed actions are left out: a server whose start has
 // failed is there and stopped, and only a health check of the MachineDeployment replaces its Machine.
-var _ = DescribeTable("An incident in the cloud costs no Machine and no server too many, and ends with as many Machines as are wanted, when",
+var _ = DescribeTable("An incident in the cloud costs no Machine and no server too many, and ends with the Machines that are wanted, when",
 	framework.Needs(framework.Machines, framework.NodeRoutes), framework.Long,
 	Label(framework.OwnCloud, framework.Incident, "machine", "fault", "fake-only"), rehearseWithMachines,
 	Entry("the server type is sold out", "sold-out="+hetzner.ServerType+"@"+hetzner.Location),

@@ -62,8 +62,9 @@ func (i *RunningIncident) AwaitRequests(ctx context.Context, n int) {
 // ExpectMet fails if the incident has concerned no request of the Client: the spec would show nothing.
 func (i *RunningIncident) ExpectMet() {
 	GinkgoHelper()
-	Expect(i.env.Cloud.Journal.Entries(journal.Filter{Client: i.Client, Since: i.Since})).To(ContainElement(
-		Or(HaveField("Fault", Not(BeEmpty())), HaveField("Status", BeNumerically(">=", 400)))), "no request of %s met the incident", i.Client)
+	met := Or(HaveField("Fault", Not(BeEmpty())), HaveField("Status", BeNumerically(">=", 400)))
+	Expect(i.env.Cloud.Journal.Entries(journal.Filter{Client: i.Client, Since: i.Since})).To(ContainElement(met),
+		"no request of %s met the incident", i.Client)
 }
 
 func (i *RunningIncident) requests() int {
