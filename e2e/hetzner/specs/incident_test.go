@@ -21,8 +21,7 @@ import (
 // incidentRequests is how many requests the CCM sends while an incident lasts, unless it sends none for the quiet time.
 const incidentRequests = 40
 
-// These are the incidents of fakecloud/INCIDENTS.md that concern a CCM, which orders no servers. Certificates that are not issued lack a
-// spec: a CCM that respects the issuer's limits asks for another one after minutes only.
+// These are the incidents of fakecloud/INCIDENTS.md that concern a CCM, which orders no servers.
 var _ = DescribeTable("An incident in the cloud costs no node, no target, no request and no money, and ends with the work done, when",
 	framework.Needs(framework.FaultTolerance, framework.CarefulDeletion), framework.Long,
 	Label(framework.OwnCloud, framework.Incident, "fault", "fake-only"), rehearse,
@@ -46,6 +45,54 @@ var _ = DescribeTable("An incident in the cloud costs no node, no target, no req
 	Entry("the API of next month is here", "api-of-next-month"),
 	Entry("load balancers take no further target", "load-balancer-full"),
 )
+
+// A CCM that respects the issuer's limits asks for another certificate after minutes only, so this spec does not wait for one.
+var _ = Describe("An incident in the cloud costs no node, no target, no request and no money, and ends with the work done", func() {
+	It("when certificates are not issued", framework.Needs(framework.FaultTolerance, framework.ManagedCertificates, framework.PortSettings,
+		framework.SettingUpdates), framework.Long, Label(framework.OwnCloud, framework.Incident, "fault", "fake-only"),
+		rehearseWithoutCertificates)
+})
+
+// rehearseWithoutCertificates wants HTTPS on a Service that serves, while no certificate is issued.
+func rehearseWithoutCertificates(ctx SpecContext) {
+	env := hetzner.NewEnv(ctx, hetzner.Options{CCM: shortTimeouts})
+	env.Nodes.Workers(ctx, 2)
+	env.Services.Create(ctx, "web")
+	address := env.Traffic.AwaitServed(ctx, "web")
+	env.CCM.AwaitIdle(ctx)
+	card := env.StartIncident(ctx, "certificate-not-issued")
+	load, begin := env.Traffic.Load(ctx, address, framework.Port), time.Now()
+	wantHTTPS := func(domain string) func(*corev1.Service) {
+		return func(s *corev1.Service) {
+			s.Spec.Ports = []corev1.ServicePort{
+				framework.ServicePort(framework.Port), framework.ServicePort(8081), framework.ServicePort(443),
+			}
+			annotate(map[string]string{"protocol.443": "https", "certificate-type": "managed",
+				"http-managed-certificate-domains": domain})(s)
+		}
+	}
+
+	By("during the incident")
+	env.Services.Update(ctx, "web", wantHTTPS("shop.example.com"))
+	env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
+	card.AwaitRequests(ctx, incidentRequests)
+	card.ExpectMet()
+	orders := env.Cloud.Journal.Entries(journal.Filter{Client: card.Client, Since: card.Since, Method: "POST", Route: "/certificates*"})
+	if len(orders) > 2 {
+		card.Wrong("it ordered %d certificates at an issuer that limits failed orders", len(orders))
+	}
+
+	By("after the incident")
+	card.End(ctx)
+	env.Services.Update(ctx, "web", wantHTTPS("www.example.com"))
+	awaitHTTPS(ctx, env, "web", "www.example.com", env.Cloud.Roots(ctx))
+	Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+		Should(HaveExactElements(HaveField("DomainNames", ConsistOf("www.example.com"))), "the failed certificate is still there")
+	if result := load.Since(ctx, begin, "during and after the incident"); len(result.Lost) > 0 {
+		card.Wrong("requests to the port that was there: %v", result)
+	}
+	card.Expect()
+}
 
 // rehearse gives a CCM work during an incident, and judges what users feel: nodes, targets, lost requests, what costs money.
 func rehearse(ctx SpecContext, scenario string) {

@@ -88,6 +88,19 @@ func https(values map[string]string) func(*corev1.Service) {
 	}
 }
 
+// awaitHTTPS waits until the Service's address serves the domain with a certificate that the roots have signed.
+func awaitHTTPS(ctx SpecContext, env *hetzner.Env, service, domain string, roots *x509.CertPool) {
+	GinkgoHelper()
+	client := env.Traffic.Client(framework.ClientOptions{Address: env.Services.AwaitIngress(ctx, service), Roots: roots})
+	Eventually(func(g Gomega) {
+		answer, err := env.Traffic.GetURL(ctx, client, "https://"+domain+"/")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(answer.Host).To(Equal(domain))
+		g.Expect(answer.Service).To(Equal(env.Services.Namespace + "/" + service))
+		g.Expect(answer.Headers.Get("X-Forwarded-Proto")).To(Equal("https"))
+	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+}
+
 var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), func() {
 	const domain = "shop.example.com"
 
@@ -101,25 +114,12 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		names = env.Nodes.Workers(ctx, 2).Names()
 	})
 
-	// awaitHTTPS waits until the Service's address serves the domain with a certificate that the roots have signed.
-	awaitHTTPS := func(ctx SpecContext, service, domain string, roots *x509.CertPool) {
-		GinkgoHelper()
-		client := env.Traffic.Client(framework.ClientOptions{Address: env.Services.AwaitIngress(ctx, service), Roots: roots})
-		Eventually(func(g Gomega) {
-			answer, err := env.Traffic.GetURL(ctx, client, "https://"+domain+"/")
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(answer.Host).To(Equal(domain))
-			g.Expect(answer.Service).To(Equal(env.Services.Namespace + "/" + service))
-			g.Expect(answer.Headers.Get("X-Forwarded-Proto")).To(Equal("https"))
-		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
-	}
-
 	It("is served with an uploaded certificate", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
 		ca := newAuthority()
 		ca.upload(ctx, env, env.Unique("shop"), domain)
 		env.Services.Create(ctx, "web",
 			https(map[string]string{"certificate-type": "uploaded", "http-certificates": env.Unique("shop")}))
-		awaitHTTPS(ctx, "web", domain, ca.roots())
+		awaitHTTPS(ctx, env, "web", domain, ca.roots())
 	})
 
 	It("redirects HTTP to HTTPS, and follows a change of its uploaded certificate, which outlives it",
@@ -128,7 +128,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			first := ca.upload(ctx, env, env.Unique("shop"), domain)
 			env.Services.Create(ctx, "web",
 				https(map[string]string{"http-certificates": env.Unique("shop"), "http-redirect-http": "true"}))
-			awaitHTTPS(ctx, "web", domain, ca.roots())
+			awaitHTTPS(ctx, env, "web", domain, ca.roots())
 
 			By("asking without TLS")
 			address := env.Services.AwaitIngress(ctx, "web")
@@ -145,7 +145,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			second := other.upload(ctx, env, env.Unique("shop-2"), domain)
 			env.Services.Update(ctx, "web",
 				annotate(map[string]string{"http-certificates": env.Unique("shop-2"), "http-redirect-http": ""}))
-			awaitHTTPS(ctx, "web", domain, other.roots())
+			awaitHTTPS(ctx, env, "web", domain, other.roots())
 			Eventually(env.Traffic.Closed).WithArguments(ctx, address,
 				80).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 
@@ -164,7 +164,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			annotate(map[string]string{"protocol.443": "https", "http-certificates.443": env.Unique("shop"),
 				"protocol.444": "http"})(s)
 		})
-		awaitHTTPS(ctx, "web", domain, ca.roots())
+		awaitHTTPS(ctx, env, "web", domain, ca.roots())
 		address := env.Services.AwaitIngress(ctx, "web")
 		Expect(env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port).Headers).NotTo(HaveKey("X-Forwarded-Proto"))
 		env.Services.AwaitEvent(ctx, "web", "IgnoredSetting", And(ContainSubstring("protocol.444"), ContainSubstring("8080, 443")))
@@ -176,7 +176,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		})
 		env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
 		env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("protocol.443"), ContainSubstring(`"htps"`)))
-		awaitHTTPS(ctx, "web", domain, ca.roots())
+		awaitHTTPS(ctx, env, "web", domain, ca.roots())
 	})
 
 	It("is served with several certificates, chosen by the client's server name", framework.Needs(framework.UploadedCertificates),
@@ -186,8 +186,8 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			ca.upload(ctx, env, env.Unique("blog"), "blog.example.com")
 			env.Services.Create(ctx, "web",
 				https(map[string]string{"http-certificates": env.Unique("shop") + ", " + env.Unique("blog")}))
-			awaitHTTPS(ctx, "web", domain, ca.roots())
-			awaitHTTPS(ctx, "web", "blog.example.com", ca.roots())
+			awaitHTTPS(ctx, env, "web", domain, ca.roots())
+			awaitHTTPS(ctx, env, "web", "blog.example.com", ca.roots())
 		})
 
 	It("waits for a certificate that does not exist yet, and says so", framework.Needs(framework.UploadedCertificates,
@@ -199,7 +199,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 		ca := newAuthority()
 		ca.upload(ctx, env, env.Unique("shop"), domain)
-		awaitHTTPS(ctx, "web", domain, ca.roots())
+		awaitHTTPS(ctx, env, "web", domain, ca.roots())
 	})
 
 	// FakeOnly: a real authority would check that these domains point to the load balancer.
@@ -208,14 +208,14 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			env.Services.Create(ctx, "web", https(map[string]string{
 				"certificate-type": "managed", "http-managed-certificate-domains": domain + ",www." + domain,
 			}))
-			awaitHTTPS(ctx, "web", "www."+domain, env.Cloud.Roots(ctx))
+			awaitHTTPS(ctx, env, "web", "www."+domain, env.Cloud.Roots(ctx))
 			Expect(env.Cloud.Certificates(ctx)).To(HaveExactElements(And(
 				HaveField("Type", hcloud.CertificateTypeManaged), HaveField("DomainNames", ConsistOf(domain, "www."+domain)))))
 			env.CCM.ExpectNoServiceWrites(ctx)
 
 			By("asking for other domains")
 			env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": "new." + domain}))
-			awaitHTTPS(ctx, "web", "new."+domain, env.Cloud.Roots(ctx))
+			awaitHTTPS(ctx, env, "web", "new."+domain, env.Cloud.Roots(ctx))
 			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
 				Should(HaveExactElements(HaveField("DomainNames", ConsistOf("new."+domain))), "the replaced certificate is still there")
 
@@ -230,7 +230,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
 			env.Services.Create(ctx, "web",
 				https(map[string]string{"certificate-type": "managed", "http-managed-certificate-domains": domain}))
-			awaitHTTPS(ctx, "web", domain, env.Cloud.Roots(ctx))
+			awaitHTTPS(ctx, env, "web", domain, env.Cloud.Roots(ctx))
 			env.Services.Update(ctx, "web", annotate(map[string]string{"protocol": "tcp"}))
 			env.Traffic.AwaitAnswer(ctx, "web", env.Services.AwaitIngress(ctx, "web"), 443)
 			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
@@ -247,7 +247,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
 			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 			env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": domain}))
-			awaitHTTPS(ctx, "web", domain, env.Cloud.Roots(ctx))
+			awaitHTTPS(ctx, env, "web", domain, env.Cloud.Roots(ctx))
 			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
 				Should(HaveExactElements(HaveField("DomainNames", ConsistOf(domain))), "the failed certificate is still there")
 		})
