@@ -65,7 +65,8 @@ func (m *machineController) prepare(ctx context.Context) error {
 	binary := os.Getenv(EnvMachineController)
 	if binary == "" {
 		binary = filepath.Join(s.Out, fmt.Sprintf("machine-controller-%d", s.Process))
-		build := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/ccm-from-scratch/ccm-from-scratch/ccm/cmd/machine-controller")
+		build := exec.CommandContext(ctx, "go", "build", "-o", binary,
+			"github.com/ccm-from-scratch/ccm-from-scratch/ccm/cmd/machine-controller")
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("building the machine controller: %w\n%s", err, strings.TrimSpace(string(out)))
 		}

@@ -171,8 +171,8 @@ var _ = Describe("Moving over from the production CCM and back", framework.Needs
 			Expect(load.Since(ctx, begin, "while the cluster moved there, back and there again").Lost).To(BeEmpty())
 			Expect(env.Traffic.AwaitServed(ctx, "web")).To(Equal(address))
 			Expect(env.LoadBalancers.List(ctx)).To(HaveExactElements(HaveField("ID", lb.ID)))
-			for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: framework.Current().CCM.UserAgent, Writes: true, Since: since,
-				Route: "/load_balancers*"}) {
+			for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: framework.Current().CCM.UserAgent, Writes: true,
+				Since: since, Route: "/load_balancers*"}) {
 				Expect(e.Method).NotTo(Equal(http.MethodDelete), e.Path)
 				Expect(e.Route).To(BeElementOf("/load_balancers/{id}", "/load_balancers/{id}/actions/add_target",
 					"/load_balancers/{id}/actions/add_service",

@@ -138,8 +138,8 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			env.Nodes.AwaitGone(ctx, "node-1")
 			env.CCM.ExpectNoServiceWrites(ctx)
 			// A comparison before the CCM knows that the server is gone may try to restore the target; the cloud refuses that.
-			refused := env.Cloud.Journal.Count(journal.Filter{Client: framework.Current().CCM.UserAgent, Route: "/load_balancers*", Writes: true,
-				Errors: true})
+			refused := env.Cloud.Journal.Count(journal.Filter{Client: framework.Current().CCM.UserAgent, Route: "/load_balancers*",
+				Writes: true, Errors: true})
 			Expect(env.CCM.ServiceWrites() - refused).To(Equal(before + 1))
 		})
 

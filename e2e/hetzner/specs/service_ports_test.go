@@ -57,7 +57,8 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 		}
 		var changes []string
 		for _, e := range env.Cloud.Journal.Entries(journal.Filter{
-			Client: framework.Current().CCM.UserAgent, Writes: true, Route: "/load_balancers/{id}/actions/*", ResourceID: lb.ID, Since: since}) {
+			Client: framework.Current().CCM.UserAgent, Writes: true, Route: "/load_balancers/{id}/actions/*", ResourceID: lb.ID,
+			Since: since}) {
 			changes = append(changes, e.Operation)
 		}
 		Expect(changes).To(Equal([]string{"add_load_balancer_service", "delete_load_balancer_service"}),
