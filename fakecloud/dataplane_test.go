@@ -139,6 +139,8 @@ func (b balanced) hasMetrics(t *testing.T, lb *hcloud.LoadBalancer) {
 		`targets\{listen_port="8080",load_balancer="%d",name="lb",status="healthy"\} 2`,
 		`targets\{listen_port="8080",load_balancer="%d",name="lb",status="unhealthy"\} 1`,
 		`open_connections\{load_balancer="%d"\} \d`, `connections_total\{load_balancer="%d"\} [1-9]`, `requests_total\{load_balancer="%d"\} [1-9]`,
+		`target_taken_total\{address="198[^"]*",load_balancer="%d",server="\d+"\} [1-9]`,
+		`target_open\{address="198[^"]*",load_balancer="%d",server="\d+"\} 0`,
 		`bytes_total\{direction="in",load_balancer="%d"\} [1-9]`, `bytes_total\{direction="out",load_balancer="%d"\} [1-9]`,
 	} {
 		want = "(?m)^fakecloud_load_balancer_" + fmt.Sprintf(want, lb.ID)

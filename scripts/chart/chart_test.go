@@ -1,4 +1,4 @@
-// Package chart tests what Helm makes of ccm/chart.
+// Package chart tests what Helm makes of ccm/chart and of fakecloud/chart.
 package chart
 
 import (
@@ -12,20 +12,26 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
 )
 
-const chartFolder = "../../ccm/chart"
+const (
+	chartFolder     = "../../ccm/chart"
+	fakecloudFolder = "../../fakecloud/chart"
+)
 
 // helm runs Helm and returns what it prints, errors included. It reads the chart's files itself, too: go test repeats a result until a
 // file changes that the test has read.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	if err := os.CopyFS(t.TempDir(), os.DirFS(chartFolder)); err != nil {
-		t.Fatal(err)
+	for _, folder := range []string{chartFolder, fakecloudFolder} {
+		if err := os.CopyFS(t.TempDir(), os.DirFS(folder)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	path, err := exec.CommandContext(t.Context(), "../tool.sh", "helm").Output()
 	if err != nil {
@@ -49,11 +55,16 @@ func set(values ...string) (args []string) {
 	return args
 }
 
-// objects renders the chart and reads the objects as an API server with strict validation does: a
-// field that does not exist is an error.
+// objects renders the CCM's chart.
 func objects(t *testing.T, values ...string) map[string]any {
 	t.Helper()
-	text, err := template(t, chartFolder, values...)
+	return objectsOf(t, chartFolder, values...)
+}
+
+// objectsOf renders a chart and reads the objects as an API server with strict validation does: a field that does not exist is an error.
+func objectsOf(t *testing.T, chart string, values ...string) map[string]any {
+	t.Helper()
+	text, err := template(t, chart, values...)
 	if err != nil {
 		t.Fatal(err, text)
 	}
@@ -71,6 +82,7 @@ func objects(t *testing.T, values ...string) map[string]any {
 			"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
 			"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
 			"DaemonSet": &appsv1.DaemonSet{}, "ConfigMap": &corev1.ConfigMap{}, "PodMonitor": &podMonitor{},
+			"StatefulSet": &appsv1.StatefulSet{}, "Service": &corev1.Service{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
 		}
 		object, ok := kinds[meta.Kind]
 		if !ok {
