@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,6 +148,15 @@ func (b balanced) hasMetrics(t *testing.T, lb *hcloud.LoadBalancer) {
 		want = "(?m)^fakecloud_load_balancer_" + fmt.Sprintf(want, lb.ID)
 		if !regexp.MustCompile(want).Match(metrics) {
 			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	dashboard, err := os.ReadFile("grafana.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`fakecloud_load_balancer_[a-z_]+`).FindAll(dashboard, -1) {
+		if !bytes.Contains(metrics, slices.Concat([]byte("\n"), name, []byte("{"))) {
+			t.Errorf("the dashboard shows %s, which does not exist", name)
 		}
 	}
 }

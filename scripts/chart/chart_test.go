@@ -388,31 +388,37 @@ func TestValuesThatCannotWorkAreRefused(t *testing.T) {
 
 func TestAReleasesChartHasItsVersionAndTheSameBytesTwice(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	checkArchive(t, chartFolder, "ccm-from-scratch", "hcloud_api_requests_total", "dashboard.enabled=true")
+	checkArchive(t, fakecloudFolder, "fakecloud", "kind: StatefulSet")
+}
+
+// checkArchive packages a chart twice, and looks for a text in what it renders to with some values.
+func checkArchive(t *testing.T, chart, chartName, want string, values ...string) {
+	t.Helper()
 	copied := filepath.Join(t.TempDir(), "chart") // with other times of the files
-	if err := os.CopyFS(copied, os.DirFS(chartFolder)); err != nil {
+	if err := os.CopyFS(copied, os.DirFS(chart)); err != nil {
 		t.Fatal(err)
 	}
 	var archives []string
-	for _, folder := range []string{chartFolder, copied} {
+	for _, folder := range []string{chart, copied} {
 		out := t.TempDir()
 		if text, err := helm(t, "package", folder, "--version", "1.2.3-rc.1", "--app-version", "v1.2.3-rc.1", "--destination",
 			out); err != nil {
 			t.Fatal(err, text)
 		}
-		name := filepath.Join(out, "ccm-from-scratch-1.2.3-rc.1.tgz")
+		name := filepath.Join(out, chartName+"-1.2.3-rc.1.tgz")
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		archives = append(archives, string(text))
-		manifest, err := template(t, name, set("dashboard.enabled=true")...)
-		if err != nil || !strings.Contains(manifest, `image: "ccm-from-scratch:v1.2.3-rc.1"`) ||
-			!strings.Contains(manifest, "helm.sh/chart: ccm-from-scratch-1.2.3-rc.1") ||
-			!strings.Contains(manifest, "hcloud_api_requests_total") {
+		manifest, err := template(t, name, set(values...)...)
+		if err != nil || !strings.Contains(manifest, `image: "`+chartName+`:v1.2.3-rc.1"`) ||
+			!strings.Contains(manifest, "helm.sh/chart: "+chartName+"-1.2.3-rc.1") || !strings.Contains(manifest, want) {
 			t.Errorf("%v: the archive renders to\n%.300s", err, manifest)
 		}
 	}
 	if archives[0] != archives[1] {
-		t.Error("the same chart gives other bytes")
+		t.Errorf("the same chart %s gives other bytes", chartName)
 	}
 }

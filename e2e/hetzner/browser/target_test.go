@@ -77,6 +77,7 @@ func TestTheMapShowsWhatEachTargetGets(t *testing.T) {
 		_ = c.Close()
 		shown = Eval[bool](s.Page, `[...document.querySelectorAll('.chip')].some(c => /web: \d+ open, (0\.[1-9]|[1-9])/.test(c.innerText))`)
 	}
+	s.Sees("web: 2 open, ") // those of the loop have ended
 	s.CheckConsole(s.host())
 	Eval[chromedp.Void](s.Page, "document.querySelector('.chip').click()")
 	s.Sees("load balancer")
