@@ -137,11 +137,34 @@ func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
 	if out, err := release(t, folder, "v1.2.3"); err == nil || !strings.Contains(out, "exists") {
 		t.Errorf("files of an earlier run: %v: %s", err, out)
 	}
-	if out, err := exec.CommandContext(t.Context(), "git", "-C", folder, "tag", "-d", "fakecloud/v1.2.3").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	for _, module := range []string{"fakecloud/gomegacloud", "fakecloud", "e2e"} { // the script looks in the other order
+		if out, err := exec.CommandContext(t.Context(), "git", "-C", folder, "tag", "-d", module+"/v1.2.3").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if out, err := release(t, folder, "v1.2.3"); err == nil || !strings.Contains(out, module+"/v1.2.3: must be a tag of the same commit") {
+			t.Errorf("without the tag of %s: %v: %s", module, err, out)
+		}
 	}
-	if out, err := release(t, folder, "v1.2.3"); err == nil ||
-		!strings.Contains(out, "fakecloud/v1.2.3: must be a tag of the same commit") {
-		t.Errorf("one tag only: %v: %s", err, out)
+}
+
+func TestAModuleThatIsNotReleasedRequiresTheReleaseToo(t *testing.T) {
+	t.Parallel()
+	folder := repository(t, changelog, "v1.2.3")
+	for _, args := range [][]string{
+		{"tag", "-d", "v1.2.3", "e2e/v1.2.3", "fakecloud/v1.2.3", "fakecloud/gomegacloud/v1.2.3"},
+		{"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "commit", "-qam", "an older one"},
+		{"tag", "v1.2.3"}, {"tag", "e2e/v1.2.3"}, {"tag", "fakecloud/v1.2.3"}, {"tag", "fakecloud/gomegacloud/v1.2.3"},
+	} {
+		old := strings.Replace(hetznerMod, "ccm-from-scratch v1.2.3", "ccm-from-scratch v1.2.2", 1)
+		if err := os.WriteFile(filepath.Join(folder, "e2e/hetzner/go.mod"), []byte(old), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", folder}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	out, err := release(t, folder, "--check", "v1.2.3")
+	if err == nil || !strings.Contains(out, "e2e/hetzner/go.mod requires github.com/ccm-from-scratch/ccm-from-scratch v1.2.2, must be v1.2.3") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
