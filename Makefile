@@ -171,9 +171,10 @@ behaviour: ## Write out/BEHAVIOUR.md, which test guards which sentence of the do
 	cd fakecloud && go test -run '^TestThePageOfBehaviour' ./internal/contract -update
 
 .PHONY: pictures
-pictures: ## Take the pictures of the pages again, of the cloud and of the report, in a browser
+pictures: ## Take the pictures of the pages again, of the cloud and of the report, in a browser, and the recording of a terminal
 	REQUIRE_BROWSER=1 go test -count=1 -run 'TestACluster|TestTheReportShows' ./e2e/hetzner/browser
 	mkdir -p .github/pictures && cp out/browser/{cluster,report}-{light,dark}.png .github/pictures
+	go test -count=1 -run 'TestTheTranscript|TestTheRecording' ./scripts/readme -update
 
 .PHONY: manifests
 manifests: ## Render the Helm chart into ccm/deploy again, after a change of ccm/chart

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes all files of a release from its tag: images, programs, bills of materials, the Helm chart, the manifest, the notes
+# Makes all files of a release from its tag: images, programs, bills of materials, the Helm charts, the manifest, the notes
 # and the checksums. It changes nothing else; scripts/publish.sh publishes the files.
 #
 #   scripts/release.sh v1.2.3          writes out/release/v1.2.3 (OUT=folder: another one)
@@ -91,7 +91,9 @@ programs() {
 }
 run programs
 helm() { "$("$work/source/scripts/tool.sh" helm)" "$@"; }
-run helm package "$work/source/ccm/chart" --version "$version" --app-version "$tag" --destination "$new"
+for chart in ccm fakecloud; do
+	run helm package "$work/source/$chart/chart" --version "$version" --app-version "$tag" --destination "$new"
+done
 manifest() {
 	CHART="$new/ccm-from-scratch-$version.tgz" "$work/source/scripts/manifests.sh" -f "$work/source/ccm/deploy/values.yaml" >"$new/ccm-from-scratch.yaml"
 }

@@ -87,7 +87,7 @@ func TestACheckNamesEveryStepAndMakesNothing(t *testing.T) {
 	position := 0
 	for _, step := range []string{
 		"+ git clone", "checkout --quiet v1.2.3", "ARCH=amd64 arm64 TAG=v1.2.3", "scripts/image.sh", "+ programs",
-		"--version 1.2.3 --app-version v1.2.3",
+		"ccm/chart --version 1.2.3 --app-version v1.2.3", "fakecloud/chart --version 1.2.3 --app-version v1.2.3",
 		"+ manifest", "+ behaviour", "+ write_notes", "+ checksums", "+ mv", "nothing was made",
 	} {
 		i := strings.Index(out[position:], step)
