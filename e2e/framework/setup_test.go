@@ -91,7 +91,8 @@ func TestWhatIsMissingIsNamedBeforeAnySpec(t *testing.T) {
 	empty.Binary = ""
 	for want, s := range map[string]Setup{
 		"no cloud-controller-manager is described": {Driver: aDriver{}},
-		"there is no driver of the cloud":          {File: "../ccms/ccm-from-scratch.yaml"},
+		`driver: "hetzner": must be one of []`:     {File: "../ccms/ccm-from-scratch.yaml"},
+		`driver: "example": must be one of []`:     {File: "../ccms/example-ccm.yaml", Driver: aDriver{}},
 		"without a program":                        {CCM: empty, Driver: aDriver{}},
 		"correct binary":                           {CCM: mine(), Driver: aDriver{}},
 		"has no manifest":                          {CCM: built, Driver: aDriver{}},
