@@ -141,7 +141,8 @@ func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
 		if out, err := exec.CommandContext(t.Context(), "git", "-C", folder, "tag", "-d", module+"/v1.2.3").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		if out, err := release(t, folder, "v1.2.3"); err == nil || !strings.Contains(out, module+"/v1.2.3: must be a tag of the same commit") {
+		out, err := release(t, folder, "v1.2.3")
+		if err == nil || !strings.Contains(out, module+"/v1.2.3: must be a tag of the same commit") {
 			t.Errorf("without the tag of %s: %v: %s", module, err, out)
 		}
 	}
@@ -164,7 +165,8 @@ func TestAModuleThatIsNotReleasedRequiresTheReleaseToo(t *testing.T) {
 		}
 	}
 	out, err := release(t, folder, "--check", "v1.2.3")
-	if err == nil || !strings.Contains(out, "e2e/hetzner/go.mod requires github.com/ccm-from-scratch/ccm-from-scratch v1.2.2, must be v1.2.3") {
+	const want = "e2e/hetzner/go.mod requires github.com/ccm-from-scratch/ccm-from-scratch v1.2.2, must be v1.2.3"
+	if err == nil || !strings.Contains(out, want) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
