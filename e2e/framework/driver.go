@@ -34,8 +34,8 @@ func (s CCMDescription) driver() (cloud.Driver, error) {
 	}
 	d, ok := drivers[s.Driver]
 	if !ok {
-		return nil, fmt.Errorf("driver: %q: must be one of %v, or left out where suite.Config.Driver is the driver, or where driverCommand "+
-			"runs one", s.Driver, slices.Sorted(maps.Keys(drivers)))
+		return nil, fmt.Errorf("driver: %q: must be one of %v, or left out where suite.Config.Driver is the driver, or where "+
+			"driverCommand runs one", s.Driver, slices.Sorted(maps.Keys(drivers)))
 	}
 	return d, nil
 }

@@ -165,7 +165,7 @@ func TestAModuleThatIsNotReleasedRequiresTheReleaseToo(t *testing.T) {
 		}
 	}
 	out, err := release(t, folder, "--check", "v1.2.3")
-	want := "e2e/hetzner/go.mod requires github.com/ccm-from-scratch/ccm-from-scratch v1.2.2, must be v1.2.3"
+	const want = "e2e/hetzner/go.mod requires github.com/ccm-from-scratch/ccm-from-scratch v1.2.2, must be v1.2.3"
 	if err == nil || !strings.Contains(out, want) {
 		t.Errorf("%v: %s", err, out)
 	}
