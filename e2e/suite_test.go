@@ -25,7 +25,8 @@ func TestE2E(t *testing.T) {
 	framework.Register("example", example.Driver{})
 	framework.Register("least", least{})
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "ccm-from-scratch")
+	const name = "ccm-from-scratch"
+	RunSpecs(t, name, framework.Shard(name)...)
 }
 
 // The first process prepares what all processes share. scripts/e2e.sh says in one line what a slow start waits for; Ginkgo shows
