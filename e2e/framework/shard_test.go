@@ -35,7 +35,10 @@ func TestTheDividedSuite(t *testing.T) {
 			It(fmt.Sprint("passes ", i, " (with + signs | of regular expressions)"), func() {})
 		}
 		It("fails", func() { By("a step"); Fail("as it should") })
-		It("skips itself", func() { Skip("unsupported here") })
+		It("fails later", func() {}) // its name begins with that of another spec
+		for i := range 3 {
+			It(fmt.Sprint("skips itself ", i), func() { Skip("unsupported here") })
+		}
 		It("is an incident", Label(Incident), func() {})
 		It("needs pods", Label(RealNodes), func() { Fail("must not run") })
 		PIt("is pending", func() {})
@@ -137,6 +140,20 @@ func junit(t *testing.T, folder string) (all []string) {
 	return append(all, fmt.Sprint(r.Tests, r.Disabled, r.Errors, r.Failures, r.TestSuites[0].Skipped))
 }
 
+// willRun returns how many specs Ginkgo's report says were to run.
+func willRun(t *testing.T, folder string) int {
+	t.Helper()
+	var reports []Report
+	text, err := os.ReadFile(filepath.Join(folder, jsonReport))
+	if err == nil {
+		err = json.Unmarshal(text, &reports)
+	}
+	if err != nil || len(reports) != 1 {
+		t.Fatal(err, len(reports))
+	}
+	return reports[0].PreRunStats.SpecsThatWillRun
+}
+
 func TestTheMergedShardsEqualARunOfAllSpecs(t *testing.T) {
 	t.Parallel()
 	whole := runDivided(t)
@@ -170,11 +187,14 @@ func TestTheMergedShardsEqualARunOfAllSpecs(t *testing.T) {
 	if err := MergeShards(merged, folders); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := timeless(readRun(t, merged)), timeless(readRun(t, whole)); !reflect.DeepEqual(got, want) || len(got.Specs) != 17 {
+	if got, want := timeless(readRun(t, merged)), timeless(readRun(t, whole)); !reflect.DeepEqual(got, want) || len(got.Specs) != 20 {
 		t.Errorf("the merged specs.json has %d specs:\n%+v\nwant %d:\n%+v", len(got.Specs), got, len(want.Specs), want)
 	}
 	if got, want := junit(t, merged), junit(t, whole); !slices.Equal(got, want) {
 		t.Errorf("the merged junit.xml:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got, want := willRun(t, merged), willRun(t, whole); got != want {
+		t.Errorf("the merged report has %d specs that were to run, want %d", got, want)
 	}
 	numbers := regexp.MustCompile(`in [\d.]+m?s|seed \d+|\| [\d.]+ \||at \w+ \d+ [\d:.]+`)
 	for _, file := range []string{SummaryFile, FailuresFile, ReportCardFile} {
@@ -220,7 +240,7 @@ func TestAnEarlierRunDividesTheSpecs(t *testing.T) {
 	whole := readRun(t, runDivided(t))
 	for i := range whole.Specs {
 		whole.Specs[i].Seconds = 1
-		if whole.Specs[i].Name == "Node fails" {
+		if name := whole.Specs[i].Name; name == "Node fails" || name == "Node needs pods" { // the second cannot run here
 			whole.Specs[i].Seconds = 1000
 		}
 	}
