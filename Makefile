@@ -62,9 +62,12 @@ test: ## Unit and contract tests, with the race detector where there is a C comp
 lint: ## Plain English and golangci-lint, in the pinned version
 	scripts/lint.sh
 
+# ON=kubernetes has the cluster of the current context do the work (scripts/onkubernetes).
+ON_KUBERNETES = $(if $(ON),$(if $(filter-out kubernetes,$(ON)),$(error ON=$(ON): must be kubernetes, or not set),scripts/gorun.sh scripts/onkubernetes))
+
 .PHONY: e2e
-e2e: ## The end-to-end suite (E2E_CLUSTER=, LABELS=, FOCUS=, SHARD=, PROCS=, CCM=: scripts/e2e.sh)
-	scripts/e2e.sh
+e2e: ## The end-to-end suite (E2E_CLUSTER=, LABELS=, FOCUS=, SHARD=, PROCS=, CCM=: scripts/e2e.sh; ON=kubernetes SHARDS=20)
+	$(if $(ON),$(ON_KUBERNETES) e2e,scripts/e2e.sh)
 
 .PHONY: e2e-probe
 e2e-probe: ## Find out what a cloud-controller-manager lacks, and write it into its file (CCM=)
@@ -96,9 +99,12 @@ bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md (half an h
 	@cd e2e/scale && go test -run TestColdStart -count=1 -timeout=60m -args -table
 
 SEEDS ?= 1000
-ONE_SEED = $(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS))
-.PHONY: sim sim-ccm sim-machine
-sim: sim-ccm sim-machine ## Simulate random histories of the CCM and of the machine controller (SEEDS=10000)
+ONE_SEED = $(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS) $(if $(FIRST),-first $(FIRST)))
+.PHONY: sim sim-ccm sim-machine sim-on
+sim: $(if $(ON),sim-on,sim-ccm sim-machine) ## Simulate random histories of CCM and machine controller (SEEDS=10000 FIRST=1; ON=kubernetes)
+
+sim-on:
+	@SEEDS=$(SEEDS) $(ON_KUBERNETES) sim
 
 sim-ccm: ## That of the CCM (SEED=n KEEP=0,3 replays a history)
 	@overlay=$$(scripts/sim-runtime.sh) && scripts/progress.sh "compiling the simulation, with Go's own packages (minutes the first time)" \
