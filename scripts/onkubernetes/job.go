@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 const (
@@ -45,10 +44,10 @@ func newJob(name, namespace, image string, w work, pieces []int, o options) *bat
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels},
 		Spec: batchv1.JobSpec{
-			CompletionMode: ptr.To(batchv1.IndexedCompletion), Completions: ptr.To(int32(len(pieces))),
-			Parallelism:             ptr.To(int32(min(len(pieces), cmp.Or(o.parallelism, 100)))),
-			BackoffLimitPerIndex:    ptr.To[int32](attempts - 1),
-			TTLSecondsAfterFinished: ptr.To[int32](kept),
+			CompletionMode: new(batchv1.IndexedCompletion), Completions: new(int32(len(pieces))),
+			Parallelism:             new(int32(min(len(pieces), cmp.Or(o.parallelism, 100)))),
+			BackoffLimitPerIndex:    new(int32(attempts - 1)),
+			TTLSecondsAfterFinished: new(int32(kept)),
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
 				{Action: batchv1.PodFailurePolicyActionIgnore, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
 					{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
@@ -60,9 +59,9 @@ func newJob(name, namespace, image string, w work, pieces []int, o options) *bat
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
+					RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 					SecurityContext: &corev1.PodSecurityContext{
-						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](user), RunAsGroup: ptr.To[int64](user),
+						RunAsNonRoot: new(true), RunAsUser: new(int64(user)), RunAsGroup: new(int64(user)),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 						// Load balancers of the specs listen on port 80 of loopback addresses.
 						Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
@@ -71,7 +70,7 @@ func newJob(name, namespace, image string, w work, pieces []int, o options) *bat
 						Name: "piece", Image: image, Command: []string{programs + "/onkubernetes", "pod", w.name()}, Env: env,
 						ImagePullPolicy: corev1.PullIfNotPresent, Resources: corev1.ResourceRequirements{Requests: requests},
 						SecurityContext: &corev1.SecurityContext{
-							AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+							AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 						},
 						VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
 					}},

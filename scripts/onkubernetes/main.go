@@ -8,7 +8,7 @@
 // e2e/SCALING.md says what it costs, and how many processors are of use. Environment, each a variable of make:
 //
 //	IMAGE        a name that this machine can push and the cluster can pull; not for a kind cluster of this machine
-//	SHARDS       so many pieces (default: sim: one for 1,000 seeds, e2e: 10)
+//	SHARDS       so many pieces (default: sim: one for 500 seeds, e2e: 10)
 //	PARALLELISM  so many pieces at a time, if there is room (default 100)
 //	CPU, MEMORY  what each piece requests (default: sim 1 and 1Gi, e2e 1 and 3Gi)
 //	SEEDS, FIRST, LABELS, FOCUS, PROCS   as on this machine

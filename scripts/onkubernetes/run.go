@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 )
 
 const (
@@ -162,9 +161,6 @@ func (f *follower) collect(ctx context.Context, pod *corev1.Pod) {
 	if err != nil || f.looked[string(pod.UID)] {
 		return
 	}
-	if _, ok := f.results[index]; ok {
-		return
-	}
 	log, err := f.logs(ctx, pod.Name)
 	if err != nil {
 		return // the next look tries again
@@ -221,15 +217,17 @@ func (f *follower) show(running int, waits string) {
 			failed++
 		}
 	}
-	left := ""
-	if new := done - f.had; new > 0 && new < len(f.pieces) {
-		left = fmt.Sprintf(", about %v left", (time.Since(f.begin) / time.Duration(new) * time.Duration(len(f.pieces)-new)).Round(time.Second))
+	var left time.Duration
+	text := ""
+	if now := done - f.had; now > 0 && now < len(f.pieces) {
+		left = time.Since(f.begin) / time.Duration(now) * time.Duration(len(f.pieces)-now)
+		text = fmt.Sprintf(", about %v left", left.Round(time.Second))
 	}
 	if waits != "" {
-		left += "; pods wait: " + waits
+		text += "; pods wait: " + waits
 	}
 	fmt.Fprintf(f.out, "%s: %d of %d done, %d running, %d failed, %v%s\n", f.work.name(), done, f.work.pieces(), running, failed,
-		time.Since(f.begin).Round(time.Second), left)
+		time.Since(f.begin).Round(time.Second), text)
 }
 
 // remove deletes the Job and waits until its pods are gone.
@@ -237,7 +235,7 @@ func (f *follower) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, removal)
 	defer cancel()
 	err := f.kube.BatchV1().Jobs(f.namespace).Delete(ctx, f.name, metav1.DeleteOptions{
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("cannot delete the Job: %w: kubectl delete job --namespace=%s %s", err, f.namespace, f.name)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -36,10 +37,11 @@ func (e e2e) shard(piece int) string { return fmt.Sprintf("%d/%d", piece+1, e.sh
 
 func (e e2e) alone(piece int) string {
 	text := "make e2e E2E_CLUSTER=embedded SHARD=" + e.shard(piece)
-	for name, value := range map[string]string{"LABELS": e.labels, "FOCUS": e.focus} {
-		if value != "" {
-			text += fmt.Sprintf(" %s='%s'", name, value)
-		}
+	if e.labels != "" {
+		text += fmt.Sprintf(" LABELS='%s'", e.labels)
+	}
+	if e.focus != "" {
+		text += fmt.Sprintf(" FOCUS='%s'", e.focus)
 	}
 	return text
 }
@@ -70,7 +72,7 @@ func (e2e) fill(ctx context.Context, l *layer) {
 
 func (e e2e) do(ctx context.Context, piece int) (r result, err error) {
 	out := filepath.Join(os.TempDir(), "out")
-	if err := clear(out); err != nil {
+	if err := anew(out); err != nil {
 		return r, err
 	}
 	filter := "!real-nodes"
@@ -93,7 +95,7 @@ func (e e2e) do(ctx context.Context, piece int) (r result, err error) {
 	for _, name := range []string{"specs.json", "report.json"} {
 		if r.Files[name], err = os.ReadFile(filepath.Join(out, name)); err != nil {
 			text, _ := os.ReadFile(log.Name())
-			return r, fmt.Errorf("the specs have no result: %v: %w\n%s", ran, err, text)
+			return r, fmt.Errorf("the specs have no result: %w\n%s", errors.Join(ran, err), text)
 		}
 	}
 	_, err = os.Stat(filepath.Join(out, "failures.txt")) // without that, what fails are known gaps
@@ -103,13 +105,13 @@ func (e e2e) do(ctx context.Context, piece int) (r result, err error) {
 
 func (e e2e) merge(ctx context.Context, results map[int]result, w io.Writer) error {
 	out := filepath.Join("out", "e2e-embedded")
-	if err := clear(out); err != nil {
+	if err := anew(out); err != nil {
 		return err
 	}
 	args := []string{"merge", out}
 	for _, piece := range slices.Sorted(maps.Keys(results)) {
 		folder := fmt.Sprintf("%s-%d-of-%d", out, piece+1, e.shards)
-		if err := clear(folder); err != nil {
+		if err := anew(folder); err != nil {
 			return err
 		}
 		for name, text := range results[piece].Files {

@@ -31,25 +31,25 @@ type work interface {
 
 // newWork returns the work of a name, by environment variables.
 func newWork(name string, getenv func(string) string) (work, error) {
-	number := func(key string, least, most, otherwise int) (int, error) {
+	number := func(key string, most, otherwise int) (int, error) {
 		text := getenv(key)
 		if text == "" {
 			return otherwise, nil
 		}
 		n, err := strconv.Atoi(text)
-		if err != nil || n < least || n > most {
-			return 0, fmt.Errorf("%s=%s: must be a number from %d to %d", key, text, least, most)
+		if err != nil || n < 1 || n > most {
+			return 0, fmt.Errorf("%s=%s: must be a number from 1 to %d", key, text, most)
 		}
 		return n, nil
 	}
-	seeds, err := number("SEEDS", 1, 1e12, 1000)
-	first, err2 := number("FIRST", 1, 1e12, 1)
+	seeds, err := number("SEEDS", 1e12, 1000)
+	first, err2 := number("FIRST", 1e12, 1)
 	otherwise := min(mostPieces, (seeds+seedsOfAPiece-1)/seedsOfAPiece)
 	if name == "e2e" {
 		otherwise = 10
 	}
-	shards, err3 := number("SHARDS", 1, mostPieces, otherwise)
-	procs, err4 := number("PROCS", 1, 16, 4)
+	shards, err3 := number("SHARDS", mostPieces, otherwise)
+	procs, err4 := number("PROCS", 16, 4)
 	if err := errors.Join(err, err2, err3, err4); err != nil {
 		return nil, err
 	}
@@ -69,8 +69,8 @@ func newWork(name string, getenv func(string) string) (work, error) {
 }
 
 const (
-	// seedsOfAPiece take some minutes of a processor: longer than a pod takes to start, and short enough to be done again.
-	seedsOfAPiece = 1000
+	// seedsOfAPiece take six minutes of a processor: far longer than a pod takes to start, and short enough to be done again.
+	seedsOfAPiece = 500
 	mostPieces    = 10_000
 )
 
@@ -134,7 +134,7 @@ const total = "sim: %d of %d seeds have run, %d failed, %d requests, %d of them 
 
 func (s sim) merge(_ context.Context, results map[int]result, out io.Writer) error {
 	folder := filepath.Join("out", "sim-kubernetes")
-	if err := clear(folder); err != nil {
+	if err := anew(folder); err != nil {
 		return err
 	}
 	var done, failed, requests, writes int
@@ -165,7 +165,7 @@ func (s sim) merge(_ context.Context, results map[int]result, out io.Writer) err
 	return err
 }
 
-// clear makes a folder anew.
-func clear(folder string) error {
+// anew makes a folder, without what was in it.
+func anew(folder string) error {
 	return errors.Join(os.RemoveAll(folder), os.MkdirAll(folder, 0o755))
 }

@@ -43,10 +43,10 @@ func TestThePiecesOfASimulationHaveEachSeedOnce(t *testing.T) {
 	}
 }
 
-func TestAMillionSeedsAreAThousandPieces(t *testing.T) {
+func TestAMillionSeedsAreTwoThousandPieces(t *testing.T) {
 	t.Parallel()
 	w, err := newWork("sim", env("SEEDS", "1000000"))
-	if err != nil || w.pieces() != 1000 {
+	if err != nil || w.pieces() != 2000 {
 		t.Errorf("got %v, %v", w, err)
 	}
 }
