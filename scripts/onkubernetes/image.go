@@ -68,8 +68,13 @@ func (l *layer) write(path string, content []byte, mode int64) {
 	}
 }
 
-// copy puts a file of this machine into the image.
+// copy puts a file of this machine into the image. A link to a file in its folder stays one, so that the image has the file once.
 func (l *layer) copy(from, to string) {
+	if target, err := os.Readlink(from); err == nil && filepath.Base(target) == target && l.err == nil {
+		l.copy(filepath.Join(filepath.Dir(from), target), filepath.Join(filepath.Dir(to), target))
+		l.err = cmp.Or(l.err, l.tar.WriteHeader(&tar.Header{Name: to[1:], Linkname: target, Typeflag: tar.TypeSymlink, Mode: 0o777}))
+		return
+	}
 	content, err := os.ReadFile(from)
 	info, err2 := os.Stat(from)
 	if err = errors.Join(err, err2); err != nil {
@@ -164,8 +169,8 @@ func publish(ctx context.Context, img v1.Image, given, kubeContext string, kube 
 		return tag.Context().Name() + "@" + sum.String(), func() {}, err
 	}
 	if !strings.HasPrefix(kubeContext, "kind-") {
-		return "", nil, fmt.Errorf("IMAGE is not set, and the context %s is not that of a kind cluster: set it to a name that you can push "+
-			"and the cluster can pull, such as registry.example.org/team/tests", kubeContext)
+		return "", nil, fmt.Errorf("IMAGE is not set, and the context %s is not that of a kind cluster: set it to a name that you can "+
+			"push and the cluster can pull, such as registry.example.org/team/tests", kubeContext)
 	}
 	return load(ctx, img, kube)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,5 +100,43 @@ sim: 20 of 30 seeds have run, 1 failed, 107 requests, 13 of them writes
 	}
 	if text, err := os.ReadFile(filepath.Join("out", "sim-kubernetes", "1-ccm-sim.txt")); err != nil || string(text) != failing {
 		t.Errorf("the history: %v\n%s", err, text)
+	}
+}
+
+func TestTheImageHasAFileOnceThatHasSeveralNames(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "kubernetes"), make([]byte, 1_000_000), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"etcd", "kubectl"} {
+		if err := os.Symlink("kubernetes", filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := newLayer(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.copy(filepath.Join(folder, "etcd"), programs+"/etcd")
+	l.copy(filepath.Join(folder, "kubectl"), programs+"/kubectl")
+	img, err := l.image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := img.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatal(err, len(layers))
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes, files := map[string]int64{}, tar.NewReader(content)
+	for h, err := files.Next(); err == nil; h, err = files.Next() {
+		sizes[h.Name+h.Linkname] = h.Size
+	}
+	if sizes["programs/kubernetes"] != 1_000_000 || len(sizes) != 5 || sizes["programs/etcdkubernetes"] != 0 {
+		t.Errorf("got %v", sizes)
 	}
 }
