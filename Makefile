@@ -129,8 +129,11 @@ sim-reverted: ## Revert fixes of the CCM one by one; the simulation must notice 
 
 SAMPLE ?= 0
 LEAST ?= 0
-.PHONY: mutate
-mutate: ## Change the CCM's code in small ways; its tests must notice (hours; SAMPLE=200)
+.PHONY: mutate no-mutate-on
+no-mutate-on:
+	@echo "make mutate has no ON=$(ON): it runs on this machine only; SAMPLE=200 makes it shorter" >&2; exit 2
+
+mutate: $(if $(ON),no-mutate-on) ## Change the CCM's code in small ways; its tests must notice (hours; SAMPLE=200)
 	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
 	$(if $(NAMED),,go run ./scripts/mutate -package ccm -sample $(SAMPLE) $(if $(SEED),-seed $(SEED)) -least $(LEAST) -jobs $$(nproc))
 
