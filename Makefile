@@ -62,9 +62,12 @@ test: ## Unit and contract tests, with the race detector where there is a C comp
 lint: ## Plain English and golangci-lint, in the pinned version
 	scripts/lint.sh
 
+# ON=kubernetes has the cluster of the current context do the work (scripts/onkubernetes).
+ON_KUBERNETES = $(if $(ON),$(if $(filter-out kubernetes,$(ON)),$(error ON=$(ON): must be kubernetes, or not set),scripts/gorun.sh scripts/onkubernetes))
+
 .PHONY: e2e
-e2e: ## The end-to-end suite (E2E_CLUSTER=, LABELS=, FOCUS=, SHARD=, PROCS=, CCM=: scripts/e2e.sh)
-	scripts/e2e.sh
+e2e: ## The end-to-end suite (E2E_CLUSTER=, LABELS=, FOCUS=, SHARD=, PROCS=, CCM=: scripts/e2e.sh; ON=kubernetes SHARDS=20)
+	$(if $(ON),$(ON_KUBERNETES) e2e,scripts/e2e.sh)
 
 .PHONY: e2e-probe
 e2e-probe: ## Find out what a cloud-controller-manager lacks, and write it into its file (CCM=)
@@ -96,9 +99,12 @@ bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md (half an h
 	@cd e2e/hetzner/scale && go test -run TestColdStart -count=1 -timeout=60m -args -table
 
 SEEDS ?= 1000
-ONE_SEED = $(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS))
-.PHONY: sim sim-ccm sim-machine
-sim: sim-ccm sim-machine ## Simulate random histories of the CCM and of the machine controller (SEEDS=10000)
+ONE_SEED = $(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS) $(if $(FIRST),-first $(FIRST)))
+.PHONY: sim sim-ccm sim-machine sim-on
+sim: $(if $(ON),sim-on,sim-ccm sim-machine) ## Simulate random histories of CCM and machine controller (SEEDS=10000 FIRST=1; ON=kubernetes)
+
+sim-on:
+	@SEEDS=$(SEEDS) $(ON_KUBERNETES) sim
 
 sim-ccm: ## That of the CCM (SEED=n KEEP=0,3 replays a history)
 	@overlay=$$(scripts/sim-runtime.sh) && scripts/progress.sh "compiling the simulation, with Go's own packages (minutes the first time)" \
@@ -123,8 +129,11 @@ sim-reverted: ## Revert fixes of the CCM one by one; the simulation must notice 
 
 SAMPLE ?= 0
 LEAST ?= 0
-.PHONY: mutate
-mutate: ## Change the CCM's code in small ways; its tests must notice (hours; SAMPLE=200)
+.PHONY: mutate no-mutate-on
+no-mutate-on:
+	@echo "make mutate has no ON=$(ON): it runs on this machine only; SAMPLE=200 makes it shorter" >&2; exit 2
+
+mutate: $(if $(ON),no-mutate-on) ## Change the CCM's code in small ways; its tests must notice (hours; SAMPLE=200)
 	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
 	$(if $(NAMED),,go run ./scripts/mutate -package ccm -sample $(SAMPLE) $(if $(SEED),-seed $(SEED)) -least $(LEAST) -jobs $$(nproc))
 

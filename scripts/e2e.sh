@@ -5,11 +5,12 @@
 #                existing: the cluster of KUBECONFIG, with E2E_CLOUD=hcloud and HCLOUD_TOKEN (e2e/README.md)
 #   LABELS       a Ginkgo label filter, such as "service && !fault"
 #   FOCUS        a regular expression on the specs' names
-#   SHARD        2/5 for the second of five parts of the specs, such as for five machines (e2e/framework/shard.go)
+#   SHARD        2/5 for the second of five parts of the specs, such as for five machines: e2e merge makes one report of all
+#   DURATIONS    the specs.json of an earlier run, by which the specs are divided (default: e2e/shards/durations.txt)
 #   PROCS        how many specs run at a time
 #   CCM          a file that describes the cloud-controller-manager to test instead of ours (e2e/README.md)
 #   E2E_KEEP     1 keeps the kind cluster, and uses one that was kept
-#   E2E_OUT      where reports, logs and coverage go (default: out/e2e-$E2E_CLUSTER)
+#   E2E_OUT      where reports, logs and coverage go (default: out/e2e-$E2E_CLUSTER, with SHARD=2/5 out/e2e-$E2E_CLUSTER-2-of-5)
 #   E2E_CCM      the program of a cloud-controller-manager to test instead of ours (embedded)
 #   E2E_CCM_DELAY  seconds by which each start of the CCM is delayed, to find specs that look too early (embedded)
 set -euo pipefail
@@ -41,7 +42,12 @@ if [ -n "${CCM:-}" ]; then
 	CCM=$(realpath -- "$CCM") # ginkgo runs the suite in another folder
 	export CCM
 fi
-export E2E_OUT=${E2E_OUT:-$PWD/out/e2e-$E2E_CLUSTER}
+if [ -n "${DURATIONS:-}" ]; then
+	DURATIONS=$(realpath -- "$DURATIONS")
+	export DURATIONS
+fi
+# A part of the specs does not replace the results of all.
+export E2E_OUT=${E2E_OUT:-$PWD/out/e2e-$E2E_CLUSTER${SHARD:+-${SHARD/\//-of-}}}
 
 # The last run's results go, but nothing else does: the folder may be that of another program.
 mark=$E2E_OUT/.made-by-e2e
@@ -116,10 +122,6 @@ esac
 trap '$cleanup' EXIT
 procs=${PROCS:-$procs}
 filter=$cannot${LABELS:+" && ($LABELS)"}
-if [ -n "${SHARD:-}" ]; then
-	part=${SHARD%/*}
-	filter="$filter && (whole-$part || (part-$part && !/^whole-/))"
-fi
 
 # Not by `go tool ginkgo`: that passes a Ctrl-C on to ginkgo, which gets it from the terminal as well, and
 # takes the second one for the order to skip cleaning up.

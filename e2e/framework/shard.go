@@ -3,39 +3,79 @@ package framework
 import (
 	"fmt"
 	"os"
-	"slices"
+	"regexp"
 
 	. "github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/shards"
 )
 
-// SHARD=2/5 runs about every fifth spec, so that five machines run all of them. Each spec has the label part-N then, and each ordered
-// container, whose specs need each other, whole-N: scripts/e2e.sh chooses by these. It takes them in turns, in the order of the
-// files, where specs that are next to each other take about as long. Not done: it does not measure how long they take.
-func init() {
-	text := os.Getenv("SHARD")
+// EnvShard is such as 2/5: the second of five parts of the specs, so that five machines run all of them.
+const EnvShard = "SHARD"
+
+// Shard makes a configuration skip the specs that are not in the part of EnvShard. Of all that would run without it, each part takes about
+// as long. Of the specs of an ordered container, one part has all.
+func Shard(description string, config *types.SuiteConfig) {
+	text := os.Getenv(EnvShard)
 	if text == "" {
 		return
 	}
-	var number, of int
-	if _, err := fmt.Sscanf(text, "%d/%d", &number, &of); err != nil || of < 1 || number < 1 || number > of {
-		panic(fmt.Sprintf("SHARD=%q: must be such as 2/5: the second of five parts", text))
+	number, of, err := parseShard(text)
+	if err != nil {
+		panic(fmt.Sprintf("%s=%v", EnvShard, err))
 	}
-	AddTreeConstructionNodeArgsTransformer(labelByTurns(of))
+	durations, err := durations()
+	if err != nil {
+		panic(fmt.Sprintf("%s=%s: %v", shards.EnvDurations, os.Getenv(shards.EnvDurations), err))
+	}
+	for name, shard := range durations.Split(unitsOf(PreviewSpecs(description, *config)), of) {
+		if shard != number {
+			// Ginkgo looks for it in the description and the name. So it leaves the spec out without a label, which reports would show.
+			config.SkipStrings = append(config.SkipStrings, "^"+regexp.QuoteMeta(description+" "+name)+"$")
+		}
+	}
 }
 
-// labelByTurns returns what gives specs and ordered containers their labels.
-func labelByTurns(of int) NodeArgsTransformer {
-	turn := 0
-	return func(node types.NodeType, _ Offset, text string, args []any) (string, []any, []error) {
-		kind := "part"
-		switch {
-		case node.Is(types.NodeTypeContainer) && slices.Contains(args, any(Ordered)):
-			kind = "whole"
-		case !node.Is(types.NodeTypeIt):
-			return text, args, nil
-		}
-		turn++
-		return text, append(args, Label(fmt.Sprintf("%s-%d", kind, (turn-1)%of+1))), nil
+func parseShard(text string) (number, of int, err error) {
+	var rest string
+	if n, _ := fmt.Sscanf(text, "%d/%d%s", &number, &of, &rest); n != 2 || number < 1 || number > of {
+		return 0, 0, fmt.Errorf("%q: must be such as 2/5: the second of five parts", text)
 	}
+	return number, of, nil
+}
+
+func durations() (shards.Durations, error) {
+	path := os.Getenv(shards.EnvDurations)
+	if path == "" {
+		return shards.Measured()
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return shards.Parse(text)
+}
+
+// unitsOf returns the specs of a preview that are to run. Those of the same ordered container, or of the same name, are a unit.
+func unitsOf(preview types.Report) (units [][]string) {
+	unit, seen := map[string]int{}, map[string]bool{}
+	for _, s := range preview.SpecReports.WithLeafNodeType(types.NodeTypeIt) {
+		name := s.FullText()
+		if s.State.Is(types.SpecStateSkipped|types.SpecStatePending) || seen[name] {
+			continue
+		}
+		seen[name] = true
+		key := name
+		if s.IsInOrderedContainer {
+			key = s.ContainerHierarchyLocations[0].String() // at most, it is around the ordered one
+		}
+		i, ok := unit[key]
+		if !ok {
+			i, units = len(units), append(units, nil)
+			unit[key] = i
+		}
+		units[i] = append(units[i], name)
+	}
+	return units
 }

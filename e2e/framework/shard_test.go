@@ -1,38 +1,273 @@
 package framework
 
 import (
+	"encoding/json"
+	"encoding/xml"
 	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	"github.com/onsi/ginkgo/v2/types"
+	"github.com/onsi/ginkgo/v2/reporters"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/shards"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
-func TestSpecsAreDealtToShardsInTurns(t *testing.T) {
-	t.Parallel()
-	label := labelByTurns(3)
-	give := func(node types.NodeType, args ...any) Labels {
-		text, result, errs := label(node, 0, "a", args)
-		if text != "a" || len(errs) > 0 {
-			t.Errorf("%s, %v", text, errs)
+// envDivided makes TestTheDividedSuite run its specs. The test is started as a process of its own, as the suite is.
+const envDivided = "FRAMEWORK_TEST_DIVIDED"
+
+// TestTheDividedSuite is a suite with a spec of each kind, for the tests below.
+func TestTheDividedSuite(t *testing.T) {
+	if os.Getenv(envDivided) == "" {
+		t.Skip("it runs as a process of other tests")
+	}
+	Describe("Node", func() {
+		for i := range 7 {
+			It(fmt.Sprint("passes ", i, " (with + signs | of regular expressions)"), func() {})
 		}
-		for _, a := range result {
-			if l, ok := a.(Labels); ok {
-				return l
+		It("fails", func() { By("a step"); Fail("as it should") })
+		It("fails later", func() {}) // its name begins with that of another spec
+		for i := range 3 {
+			It(fmt.Sprint("skips itself ", i), func() { Skip("unsupported here") })
+		}
+		It("is an incident", Label(Incident), func() {})
+		It("needs pods", Label(RealNodes), func() { Fail("must not run") })
+		PIt("is pending", func() {})
+		It("is filtered", Label("filtered"), func() {})
+	})
+	Describe("Route", func() {
+		It("fails", func() {}) // the end of its name is that of another spec
+		Context("in order", Ordered, func() {
+			n := 0
+			for i := range 3 {
+				It(fmt.Sprint("is step ", i), func() {
+					if n != i {
+						Fail(fmt.Sprintf("step %d comes after %d others", i, n))
+					}
+					n++
+				})
+			}
+		})
+		DescribeTable("of a table", func(int) {}, Entry("one", 1), Entry("two", 2))
+	})
+	_ = ReportAfterSuite("writes", func(r Report) {
+		if err := WriteSummary(r); err != nil {
+			Fail(err.Error())
+		}
+	})
+	const name = "divided"
+	config, _ := GinkgoConfiguration()
+	Shard(name, &config)
+	RunSpecs(t, name, config)
+}
+
+// runDivided runs the suite in a process and returns its folder.
+func runDivided(t *testing.T, env ...string) string {
+	t.Helper()
+	out := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestTheDividedSuite$", "-ginkgo.label-filter", "!"+RealNodes+
+		" && !filtered", "-ginkgo.randomize-all", "-ginkgo.no-color",
+		"-ginkgo.json-report", filepath.Join(out, jsonReport), "-ginkgo.junit-report", filepath.Join(out, junitReport))
+	cmd.Env = append(os.Environ(), append(env, envDivided+"=1", EnvOut+"="+out, EnvCluster+"=embedded", EnvCCM+"=")...)
+	if printed, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(printed), "Ran ") {
+		t.Fatalf("%v\n%s", err, printed)
+	}
+	return out
+}
+
+func readRun(t *testing.T, folder string) (run speclist.Run) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, speclist.File))
+	if err == nil {
+		err = json.Unmarshal(text, &run)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// timeless removes what differs between two runs of the same specs.
+func timeless(run speclist.Run) speclist.Run {
+	run.Time = time.Time{}
+	for i, s := range run.Specs {
+		s.Seconds, s.Begin, s.Steps = 0, time.Time{}, slices.Clone(s.Steps)
+		for j := range s.Steps {
+			s.Steps[j].At = 0
+		}
+		if s.Failure != nil {
+			s.Failure.At = 0
+		}
+		run.Specs[i] = s
+	}
+	return run
+}
+
+// junit returns the cases of a JUnit report, with what became of them, and its counts.
+func junit(t *testing.T, folder string) (all []string) {
+	t.Helper()
+	var r reporters.JUnitTestSuites
+	text, err := os.ReadFile(filepath.Join(folder, junitReport))
+	if err == nil {
+		err = xml.Unmarshal(text, &r)
+	}
+	if err != nil || len(r.TestSuites) != 1 {
+		t.Fatal(err, len(r.TestSuites))
+	}
+	for _, c := range r.TestSuites[0].TestCases {
+		line := c.Name + ": " + c.Status
+		if c.Failure != nil {
+			line += " " + c.Failure.Message
+		}
+		if c.Skipped != nil {
+			line += " " + c.Skipped.Message
+		}
+		all = append(all, line)
+	}
+	slices.Sort(all)
+	for _, p := range r.TestSuites[0].Properties.Properties {
+		if p.Name != "RandomSeed" {
+			all = append(all, p.Name+"="+p.Value)
+		}
+	}
+	return append(all, fmt.Sprint(r.Tests, r.Disabled, r.Errors, r.Failures, r.TestSuites[0].Skipped))
+}
+
+// willRun returns how many specs Ginkgo's report says were to run.
+func willRun(t *testing.T, folder string) int {
+	t.Helper()
+	var reports []Report
+	text, err := os.ReadFile(filepath.Join(folder, jsonReport))
+	if err == nil {
+		err = json.Unmarshal(text, &reports)
+	}
+	if err != nil || len(reports) != 1 {
+		t.Fatal(err, len(reports))
+	}
+	return reports[0].PreRunStats.SpecsThatWillRun
+}
+
+func TestTheMergedShardsEqualARunOfAllSpecs(t *testing.T) {
+	t.Parallel()
+	whole := runDivided(t)
+	var folders []string
+	ran := map[string]int{}
+	for i := range 3 {
+		folders = append(folders, runDivided(t, fmt.Sprintf("%s=%d/3", EnvShard, i+1)))
+		run := readRun(t, folders[i])
+		specs := 0
+		for _, s := range run.Specs {
+			if s.Result != speclist.NotHere {
+				ran[s.Name]++
+				specs++
 			}
 		}
-		return nil
+		if specs < 3 || run.Shard != fmt.Sprintf("%d/3", i+1) || run.LeftOut == 0 {
+			t.Errorf("shard %d has %d specs, left out %d, and calls itself %q", i+1, specs, run.LeftOut, run.Shard)
+		}
 	}
-	var got []string
-	for range 4 {
-		got = append(got, give(types.NodeTypeIt)...)
+	for name, times := range ran {
+		if times != 1 {
+			t.Errorf("%s ran in %d shards", name, times)
+		}
 	}
-	got = append(got, give(types.NodeTypeContainer, Ordered)...)
-	if none := slices.Concat(give(types.NodeTypeContainer), give(types.NodeTypeBeforeEach)); len(none) > 0 {
-		t.Errorf("labels of what has no turn: %v", none)
+	cards, _ := filepath.Glob(filepath.Join(filepath.Dir(folders[0]), "*", ReportCardFile))
+	if len(cards) != 2 { // that of all specs, and that of one shard
+		t.Errorf("there are report cards in %v, want one in the shard with the incident", cards)
 	}
-	if want := []string{"part-1", "part-2", "part-3", "part-1", "whole-2"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", fmt.Sprint(got), want)
+	merged := filepath.Join(t.TempDir(), "merged")
+	slices.Reverse(folders)
+	if err := MergeShards(merged, folders); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := timeless(readRun(t, merged)), timeless(readRun(t, whole)); !reflect.DeepEqual(got, want) || len(got.Specs) != 20 {
+		t.Errorf("the merged specs.json has %d specs:\n%+v\nwant %d:\n%+v", len(got.Specs), got, len(want.Specs), want)
+	}
+	if got, want := junit(t, merged), junit(t, whole); !slices.Equal(got, want) {
+		t.Errorf("the merged junit.xml:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got, want := willRun(t, merged), willRun(t, whole); got != want {
+		t.Errorf("the merged report has %d specs that were to run, want %d", got, want)
+	}
+	numbers := regexp.MustCompile(`in [\d.]+m?s|seed \d+|\| [\d.]+ \||at \w+ \d+ [\d:.]+`)
+	for _, file := range []string{SummaryFile, FailuresFile, ReportCardFile} {
+		got, err := os.ReadFile(filepath.Join(merged, file))
+		want, err2 := os.ReadFile(filepath.Join(whole, file))
+		g, w := numbers.ReplaceAllString(string(got), "#"), numbers.ReplaceAllString(string(want), "#")
+		if err != nil || err2 != nil || g != w {
+			t.Errorf("%v, %v: %s is\n%s\nwant\n%s", err, err2, file, g, w)
+		}
+	}
+	for _, file := range []string{"report.html", jsonReport} {
+		if _, err := os.Stat(filepath.Join(merged, file)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAMissingShardIsNamed(t *testing.T) {
+	t.Parallel()
+	second, merged := runDivided(t, EnvShard+"=2/3"), t.TempDir()
+	err := MergeShards(merged, []string{second})
+	if err == nil || !strings.HasSuffix(err.Error(), "incomplete: shard 1/3 is missing, shard 3/3 is missing") {
+		t.Errorf("got %v", err)
+	}
+	if run := readRun(t, merged); run.Incomplete != "shard 1/3 is missing" || run.Shard != "" {
+		t.Errorf("the merged run: %q, %q", run.Incomplete, run.Shard)
+	}
+	whole := runDivided(t)
+	if err := MergeShards(merged, []string{second, whole}); err == nil || !strings.Contains(err.Error(), "not the folder of a shard") {
+		t.Errorf("with a whole run: got %v", err)
+	}
+	if err := MergeShards(merged, []string{second, runDivided(t, EnvShard+"=1/2")}); err == nil ||
+		!strings.Contains(err.Error(), "is a shard of another run than "+second) {
+		t.Errorf("with one of another run: got %v", err)
+	}
+	if err := MergeShards(merged, nil); err == nil || !strings.Contains(err.Error(), "name their folders") {
+		t.Errorf("of nothing: got %v", err)
+	}
+}
+
+func TestAnEarlierRunDividesTheSpecs(t *testing.T) {
+	t.Parallel()
+	whole := readRun(t, runDivided(t))
+	for i := range whole.Specs {
+		whole.Specs[i].Seconds = 1
+		if name := whole.Specs[i].Name; name == "Node fails" || name == "Node needs pods" { // the second cannot run here
+			whole.Specs[i].Seconds = 1000
+		}
+	}
+	folder := t.TempDir()
+	if err := whole.Write(folder); err != nil {
+		t.Fatal(err)
+	}
+	run := readRun(t, runDivided(t, EnvShard+"=1/2", shards.EnvDurations+"="+filepath.Join(folder, speclist.File)))
+	results := map[string]speclist.Result{}
+	for _, s := range run.Specs {
+		results[s.Name] = s.Result
+	}
+	if want := map[string]speclist.Result{"Node fails": speclist.Failed, "Node needs pods": speclist.NotHere}; !maps.Equal(results, want) {
+		t.Errorf("the shard with the long spec: %v", results)
+	}
+}
+
+func TestAShardIsTwoNumbers(t *testing.T) {
+	t.Parallel()
+	if n, of, err := parseShard("2/5"); n != 2 || of != 5 || err != nil {
+		t.Errorf("got %d, %d, %v", n, of, err)
+	}
+	for _, wrong := range []string{"2", "0/5", "6/5", "a/b", "-1/5", "2/5x", "2/5/7", ""} {
+		if _, _, err := parseShard(wrong); err == nil || !strings.Contains(err.Error(), "must be such as 2/5") {
+			t.Errorf("%q: got %v", wrong, err)
+		}
 	}
 }

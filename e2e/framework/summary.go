@@ -30,23 +30,28 @@ const GapsFile = "known-gaps.txt"
 // (package speclist). Without that folder it does nothing.
 func WriteSummary(report types.Report) error {
 	out := os.Getenv(EnvOut)
-	if out == "" {
+	if out == "" || report.SuiteConfig.DryRun { // as in the preview of Shard
 		return nil
 	}
 	ccm, err := LoadCCM()
 	if err != nil {
 		return err
 	}
-	run := runOf(report, ccm, CurrentKind())
+	return writeSummary(out, report, ccm, CurrentKind(), os.Getenv(EnvShard))
+}
+
+func writeSummary(out string, report types.Report, ccm CCMDescription, kind ClusterKind, shard string) (err error) {
+	run := runOf(report, ccm, kind)
+	run.Shard = shard
 	for name, text := range map[string]string{
-		FailuresFile: failures(report, ccm), GapsFile: gaps(run), ReportCardFile: reportCard(report, ccm, CurrentKind()),
+		FailuresFile: failures(report, ccm), GapsFile: gaps(run), ReportCardFile: reportCard(report, ccm, kind),
 	} {
 		if text != "" {
 			err = errors.Join(err, os.WriteFile(filepath.Join(out, name), []byte(text), 0o644))
 		}
 	}
 	return errors.Join(err,
-		os.WriteFile(filepath.Join(out, SummaryFile), []byte(summary(report, ccm, CurrentKind())), 0o644),
+		os.WriteFile(filepath.Join(out, SummaryFile), []byte(summary(report, ccm, kind)), 0o644),
 		run.Write(out),
 		writePage(out, run),
 	)

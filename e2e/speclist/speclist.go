@@ -56,8 +56,10 @@ type Run struct {
 	Cluster string    `json:"cluster"`
 	Time    time.Time `json:"time"`
 	// LeftOut is how many specs could have run here, but were left out by a focus, a filter or a shard.
-	LeftOut int    `json:"left_out,omitempty"`
-	Specs   []Spec `json:"specs"`
+	LeftOut int `json:"left_out,omitempty"`
+	// Shard says which part of the specs ran, such as 2/5.
+	Shard string `json:"shard,omitempty"`
+	Specs []Spec `json:"specs"`
 	// Incomplete says why results are missing, such as a failed BeforeSuite.
 	Incomplete string `json:"incomplete,omitempty"`
 }
@@ -72,7 +74,7 @@ func (r Run) Write(folder string) error {
 }
 
 // Read returns the runs in all folders of a folder, by CCM and kind of cluster. Of several runs with the same CCM and
-// kind, it returns the newest.
+// kind, it returns the newest. A shard counts only where there is no run of all shards.
 func Read(root fs.FS) ([]Run, error) {
 	files, err := fs.Glob(root, "*/"+File)
 	if err != nil {
@@ -89,7 +91,8 @@ func Read(root fs.FS) ([]Run, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		key := [2]string{r.CCM, r.Cluster}
-		if old, ok := newest[key]; !ok || r.Time.After(old.Time) {
+		whole := r.Shard == ""
+		if old, ok := newest[key]; !ok || whole && old.Shard != "" || whole == (old.Shard == "") && r.Time.After(old.Time) {
 			newest[key] = r
 		}
 	}

@@ -53,6 +53,39 @@ func TestRunsAreMergedIntoOneTable(t *testing.T) {
 	}
 }
 
+func TestAShardReplacesNoRunOfAllSpecs(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	at := func(hours int, shard, name string) Run {
+		begin := noon.Add(time.Duration(hours) * time.Hour)
+		return Run{CCM: "ours", Cluster: "kind", Shard: shard, Time: begin, Specs: []Spec{{Name: name}}}
+	}
+	for _, c := range []struct {
+		want string
+		runs []Run
+	}{
+		{"whole", []Run{at(0, "", "whole"), at(1, "1/2", "part"), at(2, "2/2", "part")}},
+		{"whole", []Run{at(2, "1/2", "part"), at(0, "", "whole"), at(3, "2/2", "part")}},
+		{"newer", []Run{at(0, "", "whole"), at(1, "", "newer"), at(2, "2/2", "part")}},
+		{"newest part", []Run{at(1, "1/2", "newest part"), at(0, "2/2", "part")}},
+	} {
+		folder := t.TempDir()
+		for i, r := range c.runs {
+			at := filepath.Join(folder, string(rune('a'+i)))
+			if err := os.Mkdir(at, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Write(at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runs, err := Read(os.DirFS(folder))
+		if err != nil || len(runs) != 1 || runs[0].Specs[0].Name != c.want {
+			t.Errorf("got %+v, %v, want %s", runs, err, c.want)
+		}
+	}
+}
+
 func TestABrokenFileIsNamed(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

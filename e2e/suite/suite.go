@@ -53,7 +53,9 @@ func Run(t *testing.T, c Config) {
 	prepare()
 	suite, reporter := GinkgoConfiguration()
 	suite.LabelFilter = both(suite.LabelFilter, c.Labels)
-	RunSpecs(t, cmp.Or(c.Name, "conformance"), suite, reporter)
+	name := cmp.Or(c.Name, "conformance")
+	framework.Shard(name, &suite)
+	RunSpecs(t, name, suite, reporter)
 }
 
 func (c Config) configure() error {

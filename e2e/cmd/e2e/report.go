@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/report"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/shards"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
@@ -52,6 +54,35 @@ func readRuns(path string) ([]speclist.Run, error) {
 		return nil, err
 	}
 	return speclist.Parse(text)
+}
+
+func mergeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "merge OUT SHARD…", Short: "Merge the folders of shards into one, as a run of all specs makes it", Args: cobra.MinimumNArgs(2),
+		Long: `Merge the folders of shards into one, as a run of all specs makes it: specs.json, specs.md, report.html, junit.xml, report.json.
+Fails if a shard is missing. CCM must be set to the file of the cloud-controller-manager, as in the run, unless it is ours.`,
+		RunE: func(_ *cobra.Command, args []string) error { return framework.MergeShards(args[0], args[1:]) },
+	}
+}
+
+func durationsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "durations FILE…", Short: "Print how long specs take, from the specs.json of runs", Args: cobra.MinimumNArgs(1),
+		Long: `Print how long specs take, from the specs.json of runs. The output is e2e/shards/durations.txt, by which SHARD=2/5 divides the
+specs. DURATIONS=out/e2e-embedded/specs.json uses a run without that.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var all []speclist.Run
+			for _, path := range args {
+				runs, err := readRuns(path)
+				if err != nil {
+					return fmt.Errorf("%s: %w", path, err)
+				}
+				all = append(all, runs...)
+			}
+			_, err := fmt.Fprint(cmd.OutOrStdout(), shards.Of(all))
+			return err
+		},
+	}
 }
 
 func consoleCommand() *cobra.Command {

@@ -171,10 +171,10 @@ func TestSim(t *testing.T) {
 	})
 }
 
-// each calls do for n seeds, as many at the same time as there are processors.
+// each calls do for n seeds, as many at the same time as there are processors, or as GOMAXPROCS says.
 func each(first, n uint64, do func(seed uint64)) {
 	var running sync.WaitGroup
-	free := make(chan struct{}, runtime.NumCPU())
+	free := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for seed := first; seed < first+n; seed++ {
 		free <- struct{}{}
 		running.Go(func() { defer func() { <-free }(); do(seed) })

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// cluster is an API server without controllers. The test makes and ends the pods of Jobs.
+type cluster struct {
+	*fake.Clientset
+	t    *testing.T
+	logs map[string]string
+	out  bytes.Buffer
+	made int // pods
+}
+
+const namespace = "tests"
+
+func newCluster(t *testing.T) *cluster {
+	c := &cluster{Clientset: fake.NewClientset(), t: t, logs: map[string]string{}}
+	// As the garbage collector does.
+	c.PrependReactor("delete", "jobs", func(a clienttesting.Action) (bool, kruntime.Object, error) {
+		if p := a.(clienttesting.DeleteAction).GetDeleteOptions().PropagationPolicy; p == nil || *p != metav1.DeletePropagationBackground {
+			t.Errorf("the Job is deleted with %v: its pods would stay", p)
+		}
+		pods := corev1.SchemeGroupVersion.WithResource("pods")
+		list, err := c.Tracker().List(pods, corev1.SchemeGroupVersion.WithKind("Pod"), namespace)
+		if err != nil {
+			t.Error(err)
+		}
+		go func() {
+			time.Sleep(3 * poll) // the programs get time to end
+			for _, pod := range list.(*corev1.PodList).Items {
+				if pod.Labels[batchv1.JobNameLabel] != a.(clienttesting.DeleteAction).GetName() {
+					continue
+				}
+				if err := c.Tracker().Delete(pods, namespace, pod.Name); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		return false, nil, nil
+	})
+	return c
+}
+
+func (c *cluster) runner(w work) *runner {
+	return &runner{kube: c, namespace: namespace, image: "image", work: w, out: &c.out, options: options{env: w.settings()},
+		logs: func(_ context.Context, pod string) (io.ReadCloser, error) {
+			text, ok := c.logs[pod]
+			if !ok {
+				return nil, errors.New("the node is gone")
+			}
+			return io.NopCloser(strings.NewReader(text)), nil
+		}}
+}
+
+// pod makes a pod of an index of a Job, which has ended with this log, unless that is "-".
+func (c *cluster) pod(job string, index int, phase corev1.PodPhase, log string, change ...func(*corev1.Pod)) {
+	c.t.Helper()
+	c.made++
+	name := fmt.Sprintf("%s-%d-%d", job, index, c.made)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, UID: types.UID(name), Labels: map[string]string{batchv1.JobNameLabel: job},
+			Annotations: map[string]string{batchv1.JobCompletionIndexAnnotation: strconv.Itoa(index)},
+		},
+		Status: corev1.PodStatus{Phase: phase},
+	}
+	for _, f := range change {
+		f(pod)
+	}
+	if log != "-" {
+		c.logs[name] = log
+	}
+	if _, err := c.CoreV1().Pods(namespace).Create(context.Background(), pod, metav1.CreateOptions{}); err != nil {
+		c.t.Error(err)
+	}
+}
+
+func (c *cluster) condition(job string, kind batchv1.JobConditionType) {
+	c.t.Helper()
+	j, err := c.BatchV1().Jobs(namespace).Get(context.Background(), job, metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue})
+	if _, err := c.BatchV1().Jobs(namespace).UpdateStatus(context.Background(), j, metav1.UpdateOptions{}); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// empty fails unless nothing is left.
+func (c *cluster) empty() {
+	c.t.Helper()
+	jobs, err := c.BatchV1().Jobs(namespace).List(context.Background(), metav1.ListOptions{})
+	pods, err2 := c.CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{})
+	if err := errors.Join(err, err2); err != nil || len(jobs.Items)+len(pods.Items) > 0 {
+		c.t.Errorf("%d Jobs and %d pods are left, %v", len(jobs.Items), len(pods.Items), err)
+	}
+}
+
+func logOf(t *testing.T, r result) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("what the program printed\n")
+	if err := r.print(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func found(text string, failed bool) result {
+	return result{Failed: failed, Files: map[string][]byte{"ccm-sim.txt": []byte(text)}}
+}
+
+func evicted(pod *corev1.Pod) {
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting"})
+}
+
+func TestTheJobRetriesWhatWasEvictedAndNotWhatFailed(t *testing.T) {
+	t.Parallel()
+	w := sim{seeds: 100, first: 1, shards: 10}
+	o := options{cpu: resource.MustParse("2"), memory: resource.MustParse("1Gi"), parallelism: 4, env: w.settings()}
+	job := newJob("name", namespace, "image", w, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, o)
+	s := job.Spec
+	if *s.CompletionMode != batchv1.IndexedCompletion || *s.Completions != 10 || *s.Parallelism != 4 || *s.BackoffLimitPerIndex != 3 ||
+		s.BackoffLimit != nil || *s.TTLSecondsAfterFinished != 3600 {
+		t.Errorf("got %+v", s)
+	}
+	rules := s.PodFailurePolicy.Rules
+	if len(rules) != 2 || rules[0].Action != batchv1.PodFailurePolicyActionIgnore ||
+		rules[0].OnPodConditions[0].Type != corev1.DisruptionTarget || rules[1].Action != batchv1.PodFailurePolicyActionFailIndex ||
+		!reflect.DeepEqual(rules[1].OnExitCodes.Values, []int32{failedCode}) {
+		t.Errorf("the rules: %+v", rules)
+	}
+	pod := s.Template.Spec
+	c := pod.Containers[0]
+	if pod.RestartPolicy != corev1.RestartPolicyNever || *pod.AutomountServiceAccountToken || !*pod.SecurityContext.RunAsNonRoot {
+		t.Errorf("the pod: %+v", pod)
+	}
+	if c.Resources.Requests.Cpu().String() != "2" || c.Resources.Requests.Memory().String() != "1Gi" || c.Image != "image" {
+		t.Errorf("the container: %+v", c)
+	}
+	for _, e := range c.Env {
+		if e.Name == envPieces {
+			t.Errorf("a Job of all pieces names them: %v", e)
+		}
+	}
+	again := newJob("name", namespace, "image", w, []int{3, 7}, o)
+	env := again.Spec.Template.Spec.Containers[0].Env
+	if last := env[len(env)-1]; last.Name != envPieces || last.Value != "3,7" || *again.Spec.Parallelism != 2 {
+		t.Errorf("a Job of some pieces: %v", env)
+	}
+	for index, want := range map[string]int{"0": 3, "1": 7} {
+		if got, err := pieceOf(index, "3,7"); got != want || err != nil {
+			t.Errorf("index %s is piece %d, %v", index, got, err)
+		}
+	}
+	if _, err := pieceOf("2", "3,7"); err == nil {
+		t.Error("an index without a piece is none")
+	}
+	if got, err := pieceOf("12", ""); got != 12 || err != nil {
+		t.Errorf("got %d, %v", got, err)
+	}
+}
+
+func TestEachPieceIsCollectedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, w := newCluster(t), sim{seeds: 30, first: 1, shards: 3}
+		var results map[int]result
+		var err error
+		go func() { results, err = c.runner(w).run(t.Context(), "job") }()
+		synctest.Wait()
+		c.pod("job", 0, corev1.PodSucceeded, logOf(t, found("zero", false)))
+		c.pod("job", 1, corev1.PodFailed, "a log without a result", evicted)
+		c.pod("job", 2, corev1.PodRunning, "-")
+		time.Sleep(showEvery + poll/2) // between two looks
+		c.pod("job", 1, corev1.PodSucceeded, logOf(t, found("one", false)))
+		if err := c.CoreV1().Pods(namespace).Delete(t.Context(), "job-2-3", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		c.pod("job", 2, corev1.PodFailed, logOf(t, found("two", true)))
+		time.Sleep(10 * poll)
+		synctest.Wait()
+		want := map[int]result{0: found("zero", false), 1: found("one", false), 2: found("two", true)}
+		if err != nil || !reflect.DeepEqual(results, want) {
+			t.Errorf("got %v, %v", results, err)
+		}
+		if err := verdict(w, results); err == nil || err.Error() != "piece 2 failed; alone here: make sim FIRST=21 SEEDS=10" {
+			t.Errorf("the verdict: %v", err)
+		}
+		for _, text := range []string{
+			"piece 1: the pod job-1-2 ended without a result, and is replaced: EvictionByEvictionAPI: Eviction API: evicting\n",
+			"piece 2 failed; alone here: make sim FIRST=21 SEEDS=10\n",
+			"sim: 1 of 3 done, 1 running, 0 failed, 10s, about 20s left\n", "sim: 3 of 3 done, 0 running, 1 failed, 12s\n",
+		} {
+			if strings.Count(c.out.String(), text) != 1 {
+				t.Errorf("it does not print once %q:\n%s", text, &c.out)
+			}
+		}
+		c.empty()
+	})
+}
+
+func TestAResultThatWasLostWithItsNodeIsMadeOnceMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, w := newCluster(t), sim{seeds: 30, first: 1, shards: 3}
+		var results map[int]result
+		go func() { results, _ = c.runner(w).run(t.Context(), "job") }()
+		time.Sleep(poll / 2) // between two looks
+		c.pod("job", 0, corev1.PodSucceeded, logOf(t, found("zero", false)))
+		c.pod("job", 1, corev1.PodSucceeded, "-") // its node is drained before its log is read
+		whole := logOf(t, found(strings.Repeat(fmt.Sprint(time.Now()), 1000), false))
+		c.pod("job", 2, corev1.PodSucceeded, strings.Replace(whole, partMark, "", 1))
+		c.condition("job", batchv1.JobComplete)
+		time.Sleep(10 * poll)
+		synctest.Wait()
+		again, err := c.BatchV1().Jobs(namespace).Get(t.Context(), "job-again", metav1.GetOptions{})
+		if err != nil || *again.Spec.Completions != 2 {
+			t.Fatalf("the second Job: %v, %v\n%s", again, err, &c.out)
+		}
+		c.pod("job-again", 0, corev1.PodSucceeded, logOf(t, found("one", false)))
+		c.condition("job-again", batchv1.JobFailed)
+		time.Sleep(10 * poll)
+		synctest.Wait()
+		if !reflect.DeepEqual(results, map[int]result{0: found("zero", false), 1: found("one", false)}) {
+			t.Errorf("got %v\n%s", results, &c.out)
+		}
+		if err := verdict(w, results); err == nil || err.Error() != "piece 2 has no result; alone here: make sim FIRST=21 SEEDS=10" {
+			t.Errorf("the verdict: %v", err)
+		}
+		c.empty()
+	})
+}
+
+func TestACancelledRunRemovesEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var err error
+		go func() { _, err = c.runner(sim{seeds: 30, first: 1, shards: 3}).run(ctx, "job") }()
+		time.Sleep(poll / 2) // between two looks
+		c.pod("job", 0, corev1.PodRunning, "-")
+		time.Sleep(poll)
+		stopped := errors.New("Ctrl-C")
+		cancel(stopped)
+		time.Sleep(10 * poll)
+		synctest.Wait()
+		if err == nil || err.Error() != stopped.Error() {
+			t.Errorf("got %v", err)
+		}
+		c.empty()
+	})
+}
+
+func TestAnImageThatCannotBePulledEndsTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var err error
+		go func() { _, err = c.runner(sim{seeds: 30, first: 1, shards: 3}).run(t.Context(), "job") }()
+		time.Sleep(poll / 2) // between two looks
+		c.pod("job", 0, corev1.PodPending, "-", func(pod *corev1.Pod) {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+				Reason: "ImagePullBackOff", Message: "no such host"}}}}
+		})
+		time.Sleep(10 * poll)
+		synctest.Wait()
+		if err == nil || !strings.Contains(err.Error(), "does not start: ImagePullBackOff no such host: correct IMAGE") {
+			t.Errorf("got %v", err)
+		}
+		c.empty()
+	})
+}
+
+func TestAnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, w := newCluster(t), sim{seeds: 10, first: 1, shards: 1}
+		away := true
+		c.PrependReactor("list", "pods", func(clienttesting.Action) (bool, kruntime.Object, error) {
+			return away, nil, apierrors.NewInternalError(errors.New("etcd is away"))
+		})
+		var results map[int]result
+		var err error
+		go func() { results, err = c.runner(w).run(t.Context(), "job") }()
+		time.Sleep(time.Minute)
+		away = false
+		c.pod("job", 0, corev1.PodPending, "-", func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled,
+				Status: corev1.ConditionFalse, Message: "too little memory"})
+		})
+		time.Sleep(time.Minute)
+		c.pod("job", 0, corev1.PodSucceeded, logOf(t, found("zero", false)))
+		time.Sleep(10 * poll)
+		synctest.Wait()
+		if err != nil || len(results) != 1 || !strings.Contains(c.out.String(), "is asked again") ||
+			!strings.Contains(c.out.String(), "pods wait: too little memory") {
+			t.Errorf("got %v, %v\n%s", results, err, &c.out)
+		}
+		c.empty()
+	})
+}
+
+func TestAResultPassesThroughALog(t *testing.T) {
+	t.Parallel()
+	noise := make([]byte, 100_000) // which cannot be compressed
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	r := result{Failed: true, Files: map[string][]byte{"a": noise, "b": nil}}
+	log := logOf(t, r)
+	for line := range strings.Lines(log) {
+		if len(line) > 16*1024 {
+			t.Errorf("a line has %d bytes: a container's runtime divides it", len(line))
+		}
+	}
+	got, err := readResult(strings.NewReader(log))
+	if err != nil || !got.Failed || !bytes.Equal(got.Files["a"], r.Files["a"]) {
+		t.Errorf("got %v, %v", got.Failed, err)
+	}
+	_, without, _ := strings.Cut(log, partMark)
+	if _, err := readResult(strings.NewReader(without)); err == nil || !strings.Contains(err.Error(), "lacks a part") {
+		t.Errorf("of a log whose begin is gone: %v", err)
+	}
+	half := log[:len(log)/2]
+	if _, err := readResult(strings.NewReader(half)); err == nil || !strings.Contains(err.Error(), "has no result") {
+		t.Errorf("of half a log: %v", err)
+	}
+}
