@@ -25,6 +25,9 @@ import (
 // envDivided makes TestTheDividedSuite run its specs. The test is started as a process of its own, as the suite is.
 const envDivided = "FRAMEWORK_TEST_DIVIDED"
 
+// exampleCCM is the file of the CCM that the divided suite says to test.
+const exampleCCM = "../ccms/example-ccm.yaml"
+
 // TestTheDividedSuite is a suite with a spec of each kind, for the tests below.
 func TestTheDividedSuite(t *testing.T) {
 	if os.Getenv(envDivided) == "" {
@@ -77,7 +80,7 @@ func runDivided(t *testing.T, env ...string) string {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestTheDividedSuite$", "-ginkgo.label-filter", "!"+RealNodes+
 		" && !filtered", "-ginkgo.randomize-all", "-ginkgo.no-color",
 		"-ginkgo.json-report", filepath.Join(out, jsonReport), "-ginkgo.junit-report", filepath.Join(out, junitReport))
-	cmd.Env = append(os.Environ(), append(env, envDivided+"=1", EnvOut+"="+out, EnvCluster+"=embedded", EnvCCM+"=")...)
+	cmd.Env = append(os.Environ(), append(env, envDivided+"=1", EnvOut+"="+out, EnvCluster+"=embedded", EnvCCM+"="+exampleCCM)...)
 	if printed, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(printed), "Ran ") {
 		t.Fatalf("%v\n%s", err, printed)
 	}
@@ -157,7 +160,7 @@ func willRun(t *testing.T, folder string) int {
 }
 
 func TestTheMergedShardsEqualARunOfAllSpecs(t *testing.T) {
-	t.Parallel()
+	t.Setenv(EnvCCM, exampleCCM)
 	whole := runDivided(t)
 	var folders []string
 	ran := map[string]int{}
@@ -215,7 +218,7 @@ func TestTheMergedShardsEqualARunOfAllSpecs(t *testing.T) {
 }
 
 func TestAMissingShardIsNamed(t *testing.T) {
-	t.Parallel()
+	t.Setenv(EnvCCM, exampleCCM)
 	second, merged := runDivided(t, EnvShard+"=2/3"), t.TempDir()
 	err := MergeShards(merged, []string{second})
 	if err == nil || !strings.HasSuffix(err.Error(), "incomplete: shard 1/3 is missing, shard 3/3 is missing") {
