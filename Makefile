@@ -7,8 +7,8 @@ SHELL := bash
 
 # All builds are without cgo, as the images are: so Go compiles each package once for all of them.
 export CGO_ENABLED := 0
-# The Go modules whose tests run, each in its own folder. e2e is a suite of its own (make e2e).
-MODULES := . fakecloud fakecloud/gomegacloud fakecloud/testcontainers kind/nodeimage scripts/dev-env
+# The Go modules whose tests run, each in its own folder. Specs are a suite of their own (make e2e).
+MODULES := . e2e e2e/hetzner fakecloud fakecloud/gomegacloud fakecloud/testcontainers kind/nodeimage scripts/dev-env
 
 ##@ Use
 
@@ -83,7 +83,7 @@ broken-examples: ## Break the example CCM in ten ways; the spec that names the p
 
 .PHONY: e2e-clean
 e2e-clean: ## Remove what runs on an existing cluster left there and in its cloud (RUN=name)
-	go run ./e2e/cmd/e2e clean
+	go run ./e2e/hetzner/cmd/clean
 
 .PHONY: conformance
 conformance: ## Kubernetes' own specs, on kind; writes e2e/CONFORMANCE.md (half an hour; FOCUS=)
@@ -96,7 +96,7 @@ bench: ## Benchmarks, each with its baseline
 .PHONY: bench-ccm
 bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md (half an hour)
 	@cd ccm/internal/proof/budget && go test -run TestTable -count=1 -timeout=60m -args -table
-	@cd e2e/scale && go test -run TestColdStart -count=1 -timeout=60m -args -table
+	@cd e2e/hetzner/scale && go test -run TestColdStart -count=1 -timeout=60m -args -table
 
 SEEDS ?= 1000
 ONE_SEED = $(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS) $(if $(FIRST),-first $(FIRST)))
@@ -147,15 +147,17 @@ tidy-check: ## Fail if a go.mod is not tidy (minutes)
 
 .PHONY: vulnerabilities
 vulnerabilities: ## Look for known vulnerabilities in what the code calls (needs the network)
-	for m in . fakecloud kind/nodeimage; do (cd $$m && export GOWORK=$$([ $$m = . ] || echo off) && "$$($(CURDIR)/scripts/tool.sh govulncheck)" ./...) || failed=1; done; exit $${failed:-0}
+	for m in . e2e e2e/hetzner fakecloud kind/nodeimage; do \
+		(cd $$m && case $$m in fakecloud | kind/nodeimage) export GOWORK=off ;; esac && "$$($(CURDIR)/scripts/tool.sh govulncheck)" ./...) || failed=1; \
+	done; exit $${failed:-0}
 
 .PHONY: outside
-outside: ## Install the programs and use both modules as from outside (minutes)
-	OUTSIDE_COMPILE=1 go test -count=1 -v ./scripts/modproxy
+outside: ## Install the programs and use the modules as from outside (minutes)
+	KUBEBUILDER_ASSETS=$$(scripts/gorun.sh kind/nodeimage kubernetes) OUTSIDE_COMPILE=1 go test -count=1 -timeout=30m -v ./scripts/modproxy
 
 .PHONY: e2e-hygiene
 e2e-hygiene: ## Prove that the suite leaves nothing behind, however it ends (minutes)
-	E2E_HYGIENE=1 go test -count=1 -timeout=30m -v ./e2e/hygiene
+	E2E_HYGIENE=1 go test -count=1 -timeout=30m -v ./e2e/hetzner/hygiene
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
@@ -178,9 +180,10 @@ behaviour: ## Write out/BEHAVIOUR.md, which test guards which sentence of the do
 	cd fakecloud && go test -run '^TestThePageOfBehaviour' ./internal/contract -update
 
 .PHONY: pictures
-pictures: ## Take the pictures of the pages again, of the cloud and of the report, in a browser
-	REQUIRE_BROWSER=1 go test -count=1 -run 'TestACluster|TestTheReportShows' ./e2e/browser
+pictures: ## Take the pictures of the pages again, of the cloud and of the report, in a browser, and the recording of a terminal
+	REQUIRE_BROWSER=1 go test -count=1 -run 'TestACluster|TestTheReportShows' ./e2e/hetzner/browser
 	mkdir -p .github/pictures && cp out/browser/{cluster,report}-{light,dark}.png .github/pictures
+	go test -count=1 -run 'TestTheTranscript|TestTheRecording' ./scripts/readme -update
 
 .PHONY: manifests
 manifests: ## Render the Helm chart into ccm/deploy again, after a change of ccm/chart

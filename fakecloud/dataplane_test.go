@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,11 +141,22 @@ func (b balanced) hasMetrics(t *testing.T, lb *hcloud.LoadBalancer) {
 		`targets\{listen_port="8080",load_balancer="%d",name="lb",status="healthy"\} 2`,
 		`targets\{listen_port="8080",load_balancer="%d",name="lb",status="unhealthy"\} 1`,
 		`open_connections\{load_balancer="%d"\} \d`, `connections_total\{load_balancer="%d"\} [1-9]`, `requests_total\{load_balancer="%d"\} [1-9]`,
+		`target_taken_total\{address="198[^"]*",load_balancer="%d",server="\d+"\} [1-9]`,
+		`target_open\{address="198[^"]*",load_balancer="%d",server="\d+"\} 0`,
 		`bytes_total\{direction="in",load_balancer="%d"\} [1-9]`, `bytes_total\{direction="out",load_balancer="%d"\} [1-9]`,
 	} {
 		want = "(?m)^fakecloud_load_balancer_" + fmt.Sprintf(want, lb.ID)
 		if !regexp.MustCompile(want).Match(metrics) {
 			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	dashboard, err := os.ReadFile("grafana.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`fakecloud_load_balancer_[a-z_]+`).FindAll(dashboard, -1) {
+		if !bytes.Contains(metrics, slices.Concat([]byte("\n"), name, []byte("{"))) {
+			t.Errorf("the dashboard shows %s, which does not exist", name)
 		}
 	}
 }

@@ -114,7 +114,7 @@ existing)
 			echo "kept; remove it: make e2e-clean RUN=$E2E_RUN"
 			return
 		fi
-		RUN=$E2E_RUN go run ./e2e/cmd/e2e clean
+		RUN=$E2E_RUN go run ./e2e/hetzner/cmd/clean
 	}
 	cleanup=cleanup
 	;;
@@ -164,7 +164,7 @@ ${run[@]+"${run[@]}"} "$ginkgo" run ${color[@]+"${color[@]}"} --silence-skips \
 	--procs="$procs" --randomize-all --poll-progress-after=3m --timeout=40m \
 	--label-filter="$filter" --focus="${FOCUS:-}" \
 	--junit-report=junit.xml --json-report=report.json --output-dir="$E2E_OUT" --keep-going \
-	"$@" ./e2e </dev/null >&3 &
+	"$@" ./e2e/hetzner/specs </dev/null >&3 &
 suite=$!
 set +m
 exec 3>&- # so that the console ends with the suite

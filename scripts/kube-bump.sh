@@ -21,10 +21,10 @@ cd "$(dirname "$0")/.."
 
 before=$(mktemp -d)
 moved=
-for module in . kind/nodeimage kind/nodeimage/modules/kubernetes kind/nodeimage/modules/coredns; do
+for module in . e2e e2e/hetzner kind/nodeimage kind/nodeimage/modules/kubernetes kind/nodeimage/modules/coredns; do
 	moved="$moved $module/go.mod $module/go.sum"
 done
-moved="$moved scripts/tool.sh"
+moved="$moved scripts/tool.sh e2e/PORTING.md"
 # shellcheck disable=SC2086 # a list of files
 tar -cf "$before/modules.tar" $moved
 undo() {
@@ -61,10 +61,15 @@ etcd=$(constant DefaultEtcdVersion) coredns=$(constant CoreDNSVersion)
 (cd kind/nodeimage/modules/kubernetes && go mod edit -require="go.etcd.io/etcd/server/v3@v$etcd" && go mod tidy)
 (cd kind/nodeimage/modules/coredns && go get "github.com/coredns/coredns@v$coredns" && go mod tidy)
 # controller-runtime 0.N is made for Kubernetes 1.(N+12). Helm has no such rule, its newest release must do.
-# shellcheck disable=SC2046 # a list of modules
-go get "sigs.k8s.io/controller-runtime@v0.$((minor - 12))" \
-	$(sed -n -E "s#^[[:space:]]+(k8s\.io/[a-z-]+) v0\.[0-9]+\.[0-9]+( .*)?\$#\1@$libraries#p" go.mod)
-go mod tidy
+for module in e2e . e2e/hetzner; do
+	(
+		cd $module
+		# shellcheck disable=SC2046 # a list of modules
+		go get "sigs.k8s.io/controller-runtime@v0.$((minor - 12))" \
+			$(sed -n -E "s#^[[:space:]]+(k8s\.io/[a-z-]+) v0\.[0-9]+\.[0-9]+( .*)?\$#\1@$libraries#p" go.mod)
+		go mod tidy
+	)
+done
 # Go compiles a library once for Kubernetes and for this repository if both use the same release of it.
 # Tidying raises what Kubernetes needs newer than this repository has it.
 go list -m -f '{{if not .Main}}-require={{.Path}}@{{.Version}}{{end}}' all >"$before/own"
@@ -80,5 +85,10 @@ for module in helm.sh/helm/v4 sigs.k8s.io/controller-tools; do
 	newest=$(go list -m -f '{{.Version}}' "$module@latest")
 	sed -i.orig -E "s#($module/cmd/[a-z-]+)@v[0-9.]+#\1@$newest#" scripts/tool.sh && rm scripts/tool.sh.orig
 done
-sed -i.orig '/^github.com\/ccm-from-scratch\//d' go.sum && rm go.sum.orig # as scripts/tidy.sh says
+for module in . e2e/hetzner; do # as scripts/tidy.sh says
+	sed -i.orig '/^github.com\/ccm-from-scratch\//d' $module/go.sum && rm $module/go.sum.orig
+done
+envtest=$(awk '$1 ~ /setup-envtest$/ {print $2; exit}' kind/nodeimage/go.mod)
+sed -i.orig -E "s#(setup-envtest@)v[0-9.]+( use --print=path )[0-9.]+#\1$envtest\2${kubernetes#v}#; s#(dl\.k8s\.io/)v[0-9.]+/#\1$kubernetes/#" \
+	e2e/PORTING.md && rm e2e/PORTING.md.orig
 echo "Kubernetes $kubernetes, libraries $libraries, etcd $etcd, CoreDNS $coredns. Now run: make kubernetes && go test ./scripts/house ./e2e/framework/cluster"

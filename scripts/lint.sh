@@ -15,11 +15,11 @@ else
 fi
 bin=$(scripts/tool.sh golangci-lint)
 # golangci-lint looks at one module at a time.
-for module in . fakecloud fakecloud/gomegacloud kind/nodeimage; do
+for module in . e2e e2e/hetzner fakecloud fakecloud/gomegacloud kind/nodeimage; do
 	echo "linting the module $module (minutes the first time; Ctrl-C stops it)" >&2
 	# With less garbage collection it takes a quarter less of the processors, and up to twice the memory.
 	work=off
-	case $module in . | fakecloud/gomegacloud) work= ;; esac
+	case $module in . | e2e | e2e/hetzner | fakecloud/gomegacloud) work= ;; esac
 	(cd "$module" && GOWORK=$work GOGC=${GOGC:-400} "$bin" run --allow-parallel-runners "$@") || status=1
 done
 exit $status

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Publishes a release: puts its images and its chart into a registry, signs them and the checksums, and makes the release on
+# Publishes a release: puts its images and its charts into a registry, signs them and the checksums, and makes the release on
 # GitHub with all files. scripts/release.sh makes the files first, if they are not there. It can be run again after an error.
 #
 #   scripts/publish.sh v1.2.3            needs cosign, gh, and a login to the registry
@@ -45,12 +45,13 @@ for archive in "$files"/*.tar; do
 	seen cosign sign --yes "$registry/$name@$digest"
 done
 chart() {
-	local digest plain=
+	local name=$1 digest plain=
 	[[ $registry != 127.0.0.1* ]] || plain=--plain-http
-	digest=$(helm push $plain "$files/ccm-from-scratch-${tag#v}.tgz" "oci://$registry/charts" 2>&1 | tee /dev/stderr | awk '$1 == "Digest:" {print $2}')
-	cosign sign --yes "$registry/charts/ccm-from-scratch@$digest"
+	digest=$(helm push $plain "$files/$name-${tag#v}.tgz" "oci://$registry/charts" 2>&1 | tee /dev/stderr | awk '$1 == "Digest:" {print $2}')
+	cosign sign --yes "$registry/charts/$name@$digest"
 }
-seen chart
+seen chart ccm-from-scratch
+seen chart fakecloud
 seen cosign sign-blob --yes --bundle "$work/SHA256SUMS.sigstore.json" "$files/SHA256SUMS"
 
 # A draft until it has all files.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes all files of a release from its tag: images, programs, bills of materials, the Helm chart, the manifest, the notes
+# Makes all files of a release from its tag: images, programs, bills of materials, the Helm charts, the manifest, the notes
 # and the checksums. It changes nothing else; scripts/publish.sh publishes the files.
 #
 #   scripts/release.sh v1.2.3          writes out/release/v1.2.3 (OUT=folder: another one)
@@ -30,19 +30,21 @@ if ! git rev-parse -q --verify "refs/tags/$tag^{commit}" >/dev/null; then
 	echo "$tag: there is no such tag: make it with git tag -s $tag" >&2
 	exit 1
 fi
-# The modules fakecloud and gomegacloud are released with the root module, at the same version.
-for module in fakecloud fakecloud/gomegacloud; do
+# These modules are released with the root module, at the same version.
+for module in e2e fakecloud fakecloud/gomegacloud; do
 	if [ "$(git rev-parse -q --verify "refs/tags/$module/$tag^{commit}")" != "$(git rev-parse "refs/tags/$tag^{commit}")" ]; then
 		echo "$module/$tag: must be a tag of the same commit: make it with git tag -s $module/$tag $tag^{}" >&2
 		exit 1
 	fi
 done
-for file in go.mod fakecloud/gomegacloud/go.mod; do
-	required=$(git show "$tag:$file" | awk '$1 == "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud" {print $2}')
-	if [ "$required" != "$tag" ]; then
-		echo "$tag: its $file requires fakecloud $required, must be $tag: change that and go.work, and move the tags" >&2
-		exit 1
-	fi
+own=github.com/ccm-from-scratch/ccm-from-scratch
+for file in go.mod e2e/hetzner/go.mod fakecloud/gomegacloud/go.mod; do
+	while read -r module required; do
+		if [ "$required" != "$tag" ]; then
+			echo "$tag: its $file requires ${module#"$own"/} $required, must be $tag: change that and go.work, and move the tags" >&2
+			exit 1
+		fi
+	done < <(git show "$tag:$file" | awk -v own="$own" 'index($1, own) == 1 {print $1, $2}')
 done
 # What stands below the version's heading, until the next version or the links.
 notes=$(git show "$tag:CHANGELOG.md" | awk -v heading="## [$version]" '
@@ -89,7 +91,9 @@ programs() {
 }
 run programs
 helm() { "$("$work/source/scripts/tool.sh" helm)" "$@"; }
-run helm package "$work/source/ccm/chart" --version "$version" --app-version "$tag" --destination "$new"
+for chart in ccm fakecloud; do
+	run helm package "$work/source/$chart/chart" --version "$version" --app-version "$tag" --destination "$new"
+done
 manifest() {
 	CHART="$new/ccm-from-scratch-$version.tgz" "$work/source/scripts/manifests.sh" -f "$work/source/ccm/deploy/values.yaml" >"$new/ccm-from-scratch.yaml"
 }

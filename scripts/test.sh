@@ -4,12 +4,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # scripts/lint.sh runs vet on these. go test would run it once more, on them and on each package that they import.
-vetted=" . fakecloud fakecloud/gomegacloud kind/nodeimage "
+vetted=" . e2e e2e/hetzner fakecloud fakecloud/gomegacloud kind/nodeimage "
 # Go repeats the result of a test until a file changes that the test has read, but looks only at files of the test's own
 # module. The tests of these modules read others.
 uncached=" kind/nodeimage "
-# These use the fakecloud of this checkout, through go.work. All others stand alone.
-workspace=" . fakecloud/gomegacloud "
+# These use other modules of this checkout, or share what is compiled with those, through go.work. All others stand alone.
+workspace=" . e2e e2e/hetzner fakecloud/gomegacloud "
 
 # -race needs cgo.
 race=-race
@@ -31,7 +31,7 @@ run() {
 		(
 			cd "$module"
 			[[ $workspace == *" $module "* ]] || export GOWORK=off
-			go list ./... | grep -v '/e2e$' | xargs go test "${flags[@]}"
+			go list ./... | grep -v '/e2e/hetzner/specs$' | xargs go test "${flags[@]}"
 		) || failed=1
 	done
 	return $failed

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tidies the go.mod of modules: scripts/tidy.sh FOLDER… With --check, it fails if one is not tidy, and changes nothing.
-# Those of the root and of gomegacloud name a release of fakecloud: they are tidied with that of this checkout, which has no checksum in go.sum,
-# since that would change with each line.
+# Some name a release of another one: they are tidied with that of this checkout, which has no checksum in go.sum, since that would change
+# with each line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)

@@ -52,6 +52,9 @@ const (
 	restart = " [Kubernetes' controllers are level-triggered: a process may end at any time]"
 )
 
+// cleanup is the finalizer of a Service whose load balancer must be deleted first.
+const cleanup = "service.kubernetes.io/load-balancer-cleanup"
+
 // awaitAnswer waits until a port of an address answers for the port of a Service with that name.
 func awaitAnswer(ctx context.Context, env *framework.Env, address string, number int, name string) {
 	GinkgoHelper()

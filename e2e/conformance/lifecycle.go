@@ -6,10 +6,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 )
 
 var _ = Describe("A node whose server", Label(Conformance, "lifecycle"), func() {
@@ -25,19 +25,19 @@ var _ = Describe("A node whose server", Label(Conformance, "lifecycle"), func() 
 				DeferCleanup(func(ctx SpecContext) { env.Nodes.AwaitReady(ctx, name, true) })
 				env.Nodes.AwaitReady(ctx, name, false) // after the grace period of kube-controller-manager, 8 s
 				env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
-					g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+					g.Expect(n).To(framework.HaveTaint(node.TaintShutdown))
 				})
 				n := env.Nodes.ExpectStays(ctx, name, 3)
 				Expect(n.UID).To(Equal(was.UID))
-				Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+				Expect(n).To(framework.HaveTaint(node.TaintShutdown))
 
 				env.Servers.PowerOn(ctx, server)
 				env.Nodes.AwaitReady(ctx, name, true)
 				n = env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
-					g.Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+					g.Expect(n).NotTo(framework.HaveTaint(node.TaintShutdown))
 				})
 				Expect(n.UID).To(Equal(was.UID))
-				Expect(env.Nodes.Get(ctx, workers[1].Name)).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+				Expect(env.Nodes.Get(ctx, workers[1].Name)).NotTo(framework.HaveTaint(node.TaintShutdown))
 			})
 	}
 
@@ -58,7 +58,7 @@ var _ = Describe("A node whose server", Label(Conformance, "lifecycle"), func() 
 			env.Servers.PowerOff(ctx, server)
 			env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
 			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
-				g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+				g.Expect(n).To(framework.HaveTaint(node.TaintShutdown))
 			})
 			env.Servers.Delete(ctx, server)
 			env.Nodes.AwaitGone(ctx, "node-1")
@@ -69,7 +69,7 @@ var _ = Describe("A node whose server", Label(Conformance, "lifecycle"), func() 
 		env.Nodes.Create(ctx, "node-1")
 		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
 		n := env.Nodes.ExpectStays(ctx, "node-1", 4)
-		Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+		Expect(n).NotTo(framework.HaveTaint(node.TaintShutdown))
 		env.Nodes.Simulated("node-1").PowerOn()
 		env.Nodes.AwaitReady(ctx, "node-1", true)
 	})
@@ -82,7 +82,7 @@ var _ = Describe("A node whose server", Label(Conformance, "lifecycle"), func() 
 			env.Servers.PowerOff(ctx, server)
 			env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
 			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
-				g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+				g.Expect(n).To(framework.HaveTaint(node.TaintShutdown))
 			})
 			env.Nodes.ExpectStays(ctx, "node-1", 3)
 		})
@@ -105,7 +105,7 @@ var _ = Describe("A node whose server", Label(Conformance, "lifecycle"), func() 
 			Expect(n.UID).To(Equal(was.UID))
 			Expect(n.Spec.ProviderID).To(Equal(was.Spec.ProviderID))
 			Expect(n.Status.Addresses).To(Equal(was.Status.Addresses))
-			Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+			Expect(n).NotTo(framework.HaveTaint(node.TaintShutdown))
 
 			env.Servers.Delete(ctx, server)
 			fault.Remove(ctx)

@@ -4,7 +4,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
@@ -37,7 +36,7 @@ var _ = Describe("A node", Label(Conformance, "node"), func() {
 			})
 			env.Nodes.Start(ctx, node.Spec{Name: "late"})
 			n := env.Nodes.ExpectStays(ctx, "late", 4)
-			Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+			Expect(n).To(framework.HaveTaint(node.TaintUninitialized))
 			Expect(n.Spec.ProviderID).To(BeEmpty())
 
 			server := env.Servers.Create(ctx, "late")
@@ -80,7 +79,7 @@ var _ = Describe("A node", Label(Conformance, "node"), func() {
 			env.CCM.Start(ctx, framework.CCMOptions{})
 			fault.Await(ctx, 2)
 			during := env.Nodes.Get(ctx, "node-1")
-			Expect(during).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+			Expect(during).To(framework.HaveTaint(node.TaintUninitialized))
 			Expect(during.Spec.ProviderID).To(BeEmpty())
 
 			fault.Remove(ctx)

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
@@ -25,7 +24,7 @@ var _ = Describe("A Service of type LoadBalancer", Label(Conformance, "service")
 		env.Traffic.AwaitServed(ctx, "web")
 		framework.RecordFigure(speclist.TimeToFirstTraffic, "s", time.Since(begin).Seconds())
 		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
-		Expect(servicehelpers.HasLBFinalizer(env.Services.Get(ctx, "web"))).To(BeTrue())
+		Expect(env.Services.Get(ctx, "web").Finalizers).To(ContainElement(cleanup))
 	})
 
 	It("is deleted with its load balancer, whose port closes"+remove, Label(framework.Dataplane), func(ctx SpecContext) {
@@ -47,7 +46,7 @@ var _ = Describe("A Service of type LoadBalancer", Label(Conformance, "service")
 			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
 			env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
 				g.Expect(s.Status.LoadBalancer.Ingress).To(BeEmpty())
-				g.Expect(servicehelpers.HasLBFinalizer(s)).To(BeFalse(), "the finalizer is still there")
+				g.Expect(s.Finalizers).NotTo(ContainElement(cleanup), "the finalizer is still there")
 			})
 			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 			awaitClosed(ctx, env, address, framework.Port)

@@ -15,34 +15,33 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/ccms"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
-// EnvCCM is the environment variable with the path of the CCM's file (CCMDescription). Without it, our CCM is tested.
+// EnvCCM is the environment variable with the path of the CCM's file (CCMDescription). Without it, that of Setup is tested.
 const EnvCCM = "CCM"
 
 // EnvProbe asks to run every spec, whatever the CCM's file says that it lacks (make e2e-probe).
 const EnvProbe = "E2E_PROBE"
 
 // CCMDescription describes the cloud-controller-manager that the specs test: where it comes from, what identifies it,
-// and what it does not do. The zero value is not usable: see OurCCM.
+// and what it does not do. The zero value is not usable.
 type CCMDescription struct {
 	// Name is its name in reports.
 	Name string `json:"name"`
 
-	// Driver is the name of its cloud's driver. If empty, DefaultDriver. DriverCommand is a program that is the driver, with its arguments
-	// (e2e/cloud/program/README.md).
+	// Driver is the name of its cloud's driver. If empty, that of Setup or DefaultDriver. DriverCommand is a program that is the driver,
+	// with its arguments (e2e/cloud/program/README.md).
 	Driver        string   `json:"driver,omitempty"`
 	DriverCommand []string `json:"driverCommand,omitempty"`
 
-	// Binary is the program for the embedded cluster. Source is a folder with the Go source of its main package, which is built instead. If
-	// both are empty, ours is built.
+	// Binary is the program for the embedded cluster. Source is a folder with the Go source of its main package, which is built instead.
 	Binary string `json:"binary,omitempty"`
 	Source string `json:"source,omitempty"`
-	// Manifest is a file with everything that deploys it into a cluster. If empty, ours is used; on an existing
-	// cluster, the CCM runs already. Its container gets HCLOUD_ENDPOINT, Env and Args; it must read the token and
-	// the network's name from the keys token and network of the Secret hcloud in its namespace.
+	// Manifest is a file with everything that deploys it into a cluster. On the embedded cluster, its service account says what the CCM
+	// may do; on an existing one, the CCM runs already. If empty, that of Setup is used. On a kind cluster, its container gets
+	// HCLOUD_ENDPOINT, Env and Args; it must read the token and the network's name from the keys token and network of the Secret hcloud
+	// in its namespace.
 	Manifest string `json:"manifest,omitempty"`
 	// Image is the name of the container's image, and Archive the file of `docker save` with it, which is loaded
 	// into the nodes. Without Archive, the nodes pull the image.
@@ -90,49 +89,66 @@ type Gap struct {
 	Specs []string `json:"specs"`
 }
 
-// OurCCM is the CCM of this repository.
-func OurCCM() CCMDescription {
-	s, err := parseCCM(ccms.Ours)
-	if err != nil {
-		panic(fmt.Sprintf("e2e/ccms/ccm-from-scratch.yaml: %v", err))
+// OurCCM is the name of the CCM of this repository, with which some specs are stricter.
+const OurCCM = "ccm-from-scratch"
+
+// LoadCCM returns the description that EnvCCM names, else the one of Setup.
+func LoadCCM() (CCMDescription, error) {
+	s, err := chosenCCM()
+	if err == nil && os.Getenv(EnvProbe) != "" {
+		s.Lacks, s.KnownGaps = nil, nil
 	}
-	return s
+	return s, err
 }
 
-// LoadCCM reads the description that EnvCCM names, or returns OurCCM.
-func LoadCCM() (CCMDescription, error) {
-	path := os.Getenv(EnvCCM)
-	if path == "" {
-		return OurCCM(), nil
+func chosenCCM() (CCMDescription, error) {
+	switch path := os.Getenv(EnvCCM); {
+	case path != "":
+		return readCCM(path, EnvCCM+"="+path)
+	case configured.File != "":
+		return readCCM(configured.File, configured.File)
+	case configured.CCM.Name != "":
+		s, err := configured.CCM.complete()
+		if err != nil {
+			return CCMDescription{}, fmt.Errorf("the description of the CCM: %w", err)
+		}
+		s.resolve(".")
+		return s, nil
 	}
+	return CCMDescription{}, fmt.Errorf("no cloud-controller-manager is described: write a file such as e2e/ccms/example-ccm.yaml, and "+
+		"its path into suite.Config.File or %s", EnvCCM)
+}
+
+// readCCM reads a description, whose paths are relative to its folder. An error begins with what names the file.
+func readCCM(path, names string) (CCMDescription, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return CCMDescription{}, fmt.Errorf("%s: %w", EnvCCM, err)
+		return CCMDescription{}, fmt.Errorf("%s: cannot read the description of the CCM: %w", names, err)
 	}
 	s, err := parseCCM(text)
 	if err != nil {
-		return CCMDescription{}, fmt.Errorf("%s=%s: %w", EnvCCM, path, err)
+		return CCMDescription{}, fmt.Errorf("%s: %w", names, err)
 	}
 	s.resolve(filepath.Dir(path))
-	if os.Getenv(EnvProbe) != "" {
-		s.Lacks, s.KnownGaps = nil, nil
-	}
 	return s, nil
 }
 
-// parseCCM reads a description in YAML. It takes no default from OurCCM: a CCM with another's identity would fail every
-// spec.
+// parseCCM reads a description in YAML.
 func parseCCM(text []byte) (CCMDescription, error) {
 	var s CCMDescription
 	if err := yaml.UnmarshalStrict(text, &s); err != nil {
 		return CCMDescription{}, err
 	}
+	return s.complete()
+}
+
+// complete checks a description and adds what follows from the rest. It takes no default from another CCM: one with another's identity
+// would fail every spec.
+func (s CCMDescription) complete() (CCMDescription, error) {
 	if err := s.validate(); err != nil {
 		return CCMDescription{}, err
 	}
-	if len(s.DriverCommand) == 0 {
-		s.Driver = cmp.Or(s.Driver, DefaultDriver)
-	}
+	s.Driver = s.driverName()
 	s.Namespace = cmp.Or(s.Namespace, "kube-system")
 	s.Workload = cmp.Or(s.Workload, s.Name)
 	s.CloudProvider = cmp.Or(s.CloudProvider, strings.TrimSuffix(s.ProviderPrefix, "://"))
@@ -171,7 +187,7 @@ func (s CCMDescription) validate() error {
 	if !providerPrefix.MatchString(s.ProviderPrefix) {
 		wrong("providerPrefix: %q: write how its nodes' provider IDs begin, including ://, such as hcloud://", s.ProviderPrefix)
 	}
-	hetzner := len(s.DriverCommand) == 0 && cmp.Or(s.Driver, DefaultDriver) == DefaultDriver
+	hetzner := s.driverName() == DefaultDriver
 	if problems := validation.IsQualifiedName(s.OwnerLabel); len(problems) > 0 && (hetzner || s.OwnerLabel != "") {
 		wrong("ownerLabel: %q: write the label of its load balancers that has the Service's UID, such as example.com/service-uid: %s",
 			s.OwnerLabel, problems[0])
@@ -282,10 +298,9 @@ func checkBinary(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("cannot run the cloud-controller-manager: %w; correct binary in the file that %s names", err, EnvCCM)
+		return fmt.Errorf("cannot run the cloud-controller-manager: %w; correct binary in its description", err)
 	case info.IsDir() || info.Mode()&0o111 == 0:
-		return fmt.Errorf("cannot run the cloud-controller-manager: %s is not a program; correct binary in the file that %s names", path,
-			EnvCCM)
+		return fmt.Errorf("cannot run the cloud-controller-manager: %s is not a program; correct binary in its description", path)
 	}
 	return nil
 }

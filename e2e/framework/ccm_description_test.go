@@ -10,7 +10,6 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/ccms"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
@@ -88,11 +87,20 @@ func TestTheExamplesAreDescriptions(t *testing.T) {
 	}
 }
 
+// ourCCM returns the description of the CCM of this repository.
+func ourCCM(t *testing.T) CCMDescription {
+	t.Helper()
+	s, err := readCCM("../ccms/ccm-from-scratch.yaml", "ours")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func TestOurCCMIsDescribed(t *testing.T) {
 	t.Parallel()
-	s, err := parseCCM(ccms.Ours)
-	if err != nil || s.Name != "ccm-from-scratch" || len(s.Lacks)+len(s.KnownGaps) > 0 {
-		t.Errorf("got %+v, %v", s, err)
+	if s := ourCCM(t); s.Name != OurCCM || len(s.Lacks)+len(s.KnownGaps) > 0 {
+		t.Errorf("got %+v", s)
 	}
 }
 
@@ -110,7 +118,7 @@ func TestSpecsNeedFeatures(t *testing.T) {
 	if got := s.missing(labels); !reflect.DeepEqual(got, []Feature{Repair}) {
 		t.Errorf("got %v", got)
 	}
-	if got := OurCCM().missing(labels); got != nil {
+	if got := ourCCM(t).missing(labels); got != nil {
 		t.Errorf("ours lacks %v", got)
 	}
 	if s.Has(NodeRoutes) || !s.Has(NodeSelector) {
@@ -194,7 +202,7 @@ func TestAForeignCCMGetsOnlyWhatItsFileAsksFor(t *testing.T) {
 	if got := other.known(settings); len(got) != 1 || len(settings) != 2 {
 		t.Errorf("of %v it got %v", settings, got)
 	}
-	if got := OurCCM().known(settings); len(got) != 2 {
+	if got := ourCCM(t).known(settings); len(got) != 2 {
 		t.Errorf("ours got %v", got)
 	}
 	if got := other.Environment(map[string]string{"location": "here"}); len(got) != 1 || got["HCLOUD_LOAD_BALANCERS_LOCATION"] != "here" {

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,7 +15,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/program"
 )
 
-// DefaultDriver is the driver of a CCM whose file names none.
+// DefaultDriver is the driver of a CCM whose file names none, where Setup has none either.
 const DefaultDriver = "hetzner"
 
 // drivers are the known ones by the names that files of CCMs use.
@@ -28,11 +29,23 @@ func (s CCMDescription) driver() (cloud.Driver, error) {
 	if len(s.DriverCommand) > 0 {
 		return program.Driver{Path: s.DriverCommand[0], Args: s.DriverCommand[1:]}, nil
 	}
+	if s.Driver == "" && configured.Driver != nil {
+		return configured.Driver, nil
+	}
 	d, ok := drivers[s.Driver]
 	if !ok {
-		return nil, fmt.Errorf("driver: %q: must be one of %v", s.Driver, slices.Sorted(maps.Keys(drivers)))
+		return nil, fmt.Errorf("driver: %q: must be one of %v, or left out where suite.Config.Driver is the driver, or where "+
+			"driverCommand runs one", s.Driver, slices.Sorted(maps.Keys(drivers)))
 	}
 	return d, nil
+}
+
+// driverName returns the name of the registered driver, "" if the driver is a program or that of Setup.
+func (s CCMDescription) driverName() string {
+	if len(s.DriverCommand) > 0 || s.Driver == "" && configured.Driver != nil {
+		return s.Driver
+	}
+	return cmp.Or(s.Driver, DefaultDriver)
 }
 
 // KindDriver is a driver that has a kind cluster whose nodes are the servers of its cloud.

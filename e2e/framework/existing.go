@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,9 +11,9 @@ import (
 // pull it.
 const EnvPodImage = "E2E_POD_IMAGE"
 
-// openExisting uses the cluster of KUBECONFIG, the CCM that runs in it, and the cloud that the driver opens.
+// openExisting uses the cluster of Setup or KUBECONFIG, the CCM that runs in it, and the cloud that the driver opens.
 func (s *Suite) openExisting(ctx context.Context) (*Shared, error) {
-	shared := &Shared{Kubeconfig: os.Getenv("KUBECONFIG"), PodImage: os.Getenv(EnvPodImage)}
+	shared := &Shared{Kubeconfig: cmp.Or(configured.Kubeconfig, os.Getenv("KUBECONFIG")), PodImage: os.Getenv(EnvPodImage)}
 	if shared.Kubeconfig == "" {
 		return nil, fmt.Errorf("%s=%s: KUBECONFIG is not set: write the path of an administrator's access to the cluster", EnvCluster,
 			Existing)

@@ -45,7 +45,7 @@ func declaredFeatures(t *testing.T) map[string]Feature {
 
 func TestEveryFeatureIsListedAndExplainedAndASpecNeedsIt(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../*_test.go")
+	files, err := filepath.Glob("../hetzner/specs/*_test.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no specs: %v", err)
 	}

@@ -35,7 +35,7 @@ func TestARunHasWhatTheReportPageShows(t *testing.T) {
 		failed.ReportEntries = types.ReportEntries{{Name: "log of the CCM", Value: log}}
 		result.SpecReports = append(result.SpecReports, failed)
 	}
-	run := runOf(result, OurCCM(), Embedded)
+	run := runOf(result, ourCCM(t), Embedded)
 	if run.LeftOut != 1 {
 		t.Errorf("%d specs were left out, want 1", run.LeftOut)
 	}

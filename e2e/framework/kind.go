@@ -29,7 +29,12 @@ const (
 const EnvCluster = "E2E_CLUSTER"
 
 // CurrentKind returns the kind of the cluster of this run. It is known before the specs run.
-func CurrentKind() ClusterKind { return ClusterKind(cmp.Or(os.Getenv(EnvCluster), string(Embedded))) }
+func CurrentKind() ClusterKind {
+	if configured.Kubeconfig != "" {
+		return cmp.Or(ClusterKind(os.Getenv(EnvCluster)), Existing)
+	}
+	return cmp.Or(ClusterKind(os.Getenv(EnvCluster)), Embedded)
+}
 
 // The labels that say where a spec can run. Without one of these, it runs everywhere. scripts/e2e.sh and NewEnv leave out
 // what cannot run.

@@ -12,9 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8stypes "k8s.io/apimachinery/pkg/types"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 )
 
 // Nodes are the cluster's nodes.
@@ -113,7 +113,7 @@ func (ns Nodes) AwaitInitialized(ctx context.Context, name string) *corev1.Node 
 	GinkgoHelper()
 	return ns.Await(ctx, name, func(g Gomega, n *corev1.Node) {
 		g.Expect(n.Spec.ProviderID).NotTo(BeEmpty())
-		g.Expect(n).NotTo(HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+		g.Expect(n).NotTo(HaveTaint(node.TaintUninitialized))
 		// The CCM writes them in a second request; the kubelet has written the host name.
 		g.Expect(n.Status.Addresses).To(ContainElement(HaveField("Type", Not(Equal(corev1.NodeHostName)))))
 	})

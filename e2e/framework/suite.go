@@ -26,7 +26,6 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
 )
 
 // Suite is what all specs of one process share.
@@ -75,7 +74,7 @@ func (s *Suite) simulated() bool {
 
 // Environment variables of the suite. scripts/e2e.sh sets them.
 const (
-	// EnvBinary is the path of the CCM's program. Without it the suite builds one.
+	// EnvBinary is the path of the CCM's program. Without it, the CCM's description says which it is.
 	EnvBinary = "E2E_CCM"
 	// EnvOut is the folder for logs and coverage. Without it the suite uses a temporary one.
 	EnvOut = "E2E_OUT"
@@ -99,28 +98,41 @@ func Prepare(ctx context.Context) error {
 		return err
 	}
 	if _, err := ccm.driver(); err != nil {
-		return fmt.Errorf("%s=%s: %w", EnvCCM, os.Getenv(EnvCCM), err)
+		return fmt.Errorf("the CCM %s: %w", ccm.Name, err)
 	}
 	switch CurrentKind() {
 	case Embedded:
-		if ccm.Source != "" && os.Getenv(EnvBinary) == "" {
-			return ccm.build(ctx)
-		}
-		path := cmp.Or(os.Getenv(EnvBinary), ccm.Binary)
-		if path == "" && ccm.Name == OurCCM().Name {
-			return nil // the suite builds it
-		}
-		if path == "" {
-			return fmt.Errorf("%s=%s: cannot run on the embedded cluster without a program: write its path as binary", EnvCCM,
-				os.Getenv(EnvCCM))
-		}
-		return checkBinary(path)
+		return prepareEmbedded(ctx, ccm)
 	case KindCluster:
 		driver, err := ccm.kindDriver()
 		if err != nil {
 			return err
 		}
 		return driver.PrepareKind(ctx, ccm)
+	}
+	return nil
+}
+
+// prepareEmbedded looks for what the embedded cluster needs, and builds a CCM of which the source is given.
+func prepareEmbedded(ctx context.Context, ccm CCMDescription) error {
+	path := cmp.Or(os.Getenv(EnvBinary), ccm.Binary)
+	if path == "" && ccm.Source == "" {
+		return fmt.Errorf("the CCM %s cannot run on the embedded cluster without a program: write its path as binary, or the folder of "+
+			"its main package as source", ccm.Name)
+	}
+	if path != "" {
+		if err := checkBinary(path); err != nil {
+			return err
+		}
+	}
+	if _, err := ccm.manifest(); err != nil {
+		return err
+	}
+	if _, err := cluster.FindPrograms(); err != nil {
+		return err
+	}
+	if path == "" {
+		return ccm.build(ctx)
 	}
 	return nil
 }
@@ -139,8 +151,8 @@ func checkDelay(delay string, kind ClusterKind) error {
 	return nil
 }
 
-// StartSuite starts a control plane and builds the CCM, if its file names no program; or it connects to the cluster that
-// the specs share. Stop the suite that it returns, also after an error.
+// StartSuite starts a control plane, or connects to the cluster that the specs share. Stop the suite that it returns, also after an
+// error.
 func StartSuite(ctx context.Context, process int) (*Suite, error) {
 	log.SetLogger(GinkgoLogr) // of controller-runtime's client, which complains without one
 	s := &Suite{Kind: CurrentKind(), Out: os.Getenv(EnvOut), CCMBinary: os.Getenv(EnvBinary)}
@@ -193,28 +205,13 @@ func (s *Suite) start(ctx context.Context, process int) error {
 
 // startEmbedded starts a control plane for this process.
 func (s *Suite) startEmbedded(ctx context.Context, process int) error {
-	s.CCMBinary = cmp.Or(s.CCMBinary, s.CCM.Binary)
-	if s.CCMBinary == "" && s.CCM.Source != "" {
-		s.CCMBinary = s.CCM.built()
-	}
-	if s.CCMBinary == "" {
-		s.CCMBinary = filepath.Join(s.Out, fmt.Sprintf("ccm-%d", process))
-		if err := BuildProgram(ctx, s.CCMBinary, "ccm-from-scratch"); err != nil {
-			return err
-		}
-	}
-	programs, err := build.Kubernetes(ctx, os.Stderr)
-	if err != nil {
-		return err
-	}
+	s.CCMBinary = cmp.Or(s.CCMBinary, s.CCM.Binary, s.CCM.built())
 	started, err := s.awaitTurn(process)
 	if err != nil {
 		return err
 	}
 	defer started()
-	s.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Programs: programs, LogDir: filepath.Join(s.Out, fmt.Sprintf("control-plane-%d", process)),
-	})
+	s.Cluster, err = cluster.Start(ctx, cluster.Options{LogDir: filepath.Join(s.Out, fmt.Sprintf("control-plane-%d", process))})
 	if err != nil {
 		return err
 	}
@@ -259,17 +256,8 @@ func (s CCMDescription) build(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", s.built(), ".")
 	cmd.Dir = s.Source
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot build the cloud-controller-manager in %s: %w; correct source in the file that %s names\n%s", s.Source,
-			err, EnvCCM, strings.TrimSpace(string(out)))
-	}
-	return nil
-}
-
-// BuildProgram compiles a program of ccm/cmd.
-func BuildProgram(ctx context.Context, to, name string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-cover", "-coverpkg=../ccm/...", "-o", to, "../ccm/cmd/"+name)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", name, err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("cannot build the cloud-controller-manager in %s: %w; correct source in its description\n%s", s.Source, err,
+			strings.TrimSpace(string(out)))
 	}
 	return nil
 }

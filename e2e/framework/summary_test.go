@@ -112,10 +112,10 @@ panicked: AfterSuite
     long
 ` + strings.Repeat("    .\n", 7) + `    and 35 lines more, in the report
 `
-	if got := failures(report, OurCCM()); got != want {
+	if got := failures(report, ourCCM(t)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := failures(types.Report{SpecReports: report.SpecReports[:1]}, OurCCM()); got != "" {
+	if got := failures(types.Report{SpecReports: report.SpecReports[:1]}, ourCCM(t)); got != "" {
 		t.Errorf("of a report without a failure: %q", got)
 	}
 }
@@ -129,7 +129,7 @@ func TestAKnownGapDoesNotFailARunAndEveryOtherFailureDoes(t *testing.T) {
 		spec("is a gap", types.SpecStateFailed), spec("is closed", types.SpecStatePassed), spec("hangs", types.SpecStateTimedout),
 		spec("broke", types.SpecStateFailed), spec("works", types.SpecStatePassed),
 	}}
-	ccm := OurCCM()
+	ccm := ourCCM(t)
 	ccm.KnownGaps = []Gap{{Reason: "because", Specs: []string{"is a gap", "is closed", "hangs"}}}
 	run := runOf(report, ccm, Embedded)
 	var results []speclist.Result

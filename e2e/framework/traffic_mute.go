@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
 // Mute reports whether the cloud's load balancers forward nothing. Then what looks like an answer says which Service's port the load

@@ -16,10 +16,12 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
-// RunningIncident is an incident that a spec rehearses, and what the CCM did wrong in it.
+// RunningIncident is an incident that a spec rehearses, and what a program did wrong in it.
 type RunningIncident struct {
 	// Since is the latest entry of the journal before the incident.
 	Since uint64
+	// Client is a part of the User-Agent of the program that the incident is about. StartIncident sets it to the CCM's.
+	Client string
 
 	env     *Env
 	id      int64
@@ -32,7 +34,7 @@ type RunningIncident struct {
 // StartIncident starts a scenario of the simulated cloud. It ends with the spec at the latest.
 func (e *Env) StartIncident(ctx context.Context, start string) *RunningIncident {
 	GinkgoHelper()
-	i := &RunningIncident{env: e, begin: time.Now(), Since: e.Cloud.Journal.Last()}
+	i := &RunningIncident{env: e, begin: time.Now(), Since: e.Cloud.Journal.Last(), Client: framework.Current().CCM.UserAgent}
 	running, err := e.Cloud.Fake.Scenarios().Start(ctx, start)
 	Expect(err).NotTo(HaveOccurred())
 	i.id = running.ID
@@ -44,7 +46,7 @@ func (e *Env) StartIncident(ctx context.Context, start string) *RunningIncident 
 	return i
 }
 
-// AwaitRequests waits until the CCM has sent n requests in the incident, or has sent none for the quiet time.
+// AwaitRequests waits until the Client has sent n requests in the incident, or has sent none for the quiet time.
 func (i *RunningIncident) AwaitRequests(ctx context.Context, n int) {
 	GinkgoHelper()
 	last, since := 0, time.Now()
@@ -54,21 +56,22 @@ func (i *RunningIncident) AwaitRequests(ctx context.Context, n int) {
 		}
 		return last >= n || time.Since(since) > framework.Current().QuietTime()
 	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(),
-		"the CCM sends requests, but fewer than %d", n)
+		"%s sends requests, but fewer than %d", i.Client, n)
 }
 
-// ExpectMet fails if the incident has concerned no request of the CCM: the spec would show nothing.
+// ExpectMet fails if the incident has concerned no request of the Client: the spec would show nothing.
 func (i *RunningIncident) ExpectMet() {
 	GinkgoHelper()
-	Expect(i.env.Cloud.Journal.Entries(journal.Filter{Client: framework.Current().CCM.UserAgent, Since: i.Since})).To(ContainElement(
-		Or(HaveField("Fault", Not(BeEmpty())), HaveField("Status", BeNumerically(">=", 400)))), "no request of the CCM met the incident")
+	met := Or(HaveField("Fault", Not(BeEmpty())), HaveField("Status", BeNumerically(">=", 400)))
+	Expect(i.env.Cloud.Journal.Entries(journal.Filter{Client: i.Client, Since: i.Since})).To(ContainElement(met),
+		"no request of %s met the incident", i.Client)
 }
 
 func (i *RunningIncident) requests() int {
-	return i.env.Cloud.Journal.Count(journal.Filter{Client: framework.Current().CCM.UserAgent, Since: i.Since})
+	return i.env.Cloud.Journal.Count(journal.Filter{Client: i.Client, Since: i.Since})
 }
 
-// Wrong notes something that the CCM did wrong.
+// Wrong notes something that the Client did wrong.
 func (i *RunningIncident) Wrong(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(i.wrong, text) {
 		i.wrong = append(i.wrong, text)
@@ -84,7 +87,7 @@ func (i *RunningIncident) End(ctx context.Context) {
 	AddReportEntry(framework.Incident, ReportEntryVisibilityFailureOrVerbose, fmt.Sprintf("%d in %.0f s", i.calls, i.seconds))
 }
 
-// Expect fails if the CCM did something wrong.
+// Expect fails if the Client did something wrong.
 func (i *RunningIncident) Expect() {
 	GinkgoHelper()
 	if len(i.wrong) > 0 {

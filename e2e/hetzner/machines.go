@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,8 +65,10 @@ func (m *machineController) prepare(ctx context.Context) error {
 	binary := os.Getenv(EnvMachineController)
 	if binary == "" {
 		binary = filepath.Join(s.Out, fmt.Sprintf("machine-controller-%d", s.Process))
-		if err := framework.BuildProgram(ctx, binary, "machine-controller"); err != nil {
-			return err
+		build := exec.CommandContext(ctx, "go", "build", "-o", binary,
+			"github.com/ccm-from-scratch/ccm-from-scratch/ccm/cmd/machine-controller")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("building the machine controller: %w\n%s", err, strings.TrimSpace(string(out)))
 		}
 	}
 	kubeconfig, err := s.CreateAccount(ctx, machinedeploy.Manifest, "ccm/machine/deploy", &appsv1.Deployment{})

@@ -96,7 +96,7 @@ func since(begin, t time.Time) float64 {
 	return t.Sub(begin).Round(time.Millisecond).Seconds()
 }
 
-// place returns file:line, from the root of the module that the file belongs to.
+// place returns file:line, from the root of the repository that the file belongs to.
 func place(l types.CodeLocation) string {
 	if l.FileName == "" {
 		return ""
@@ -110,19 +110,20 @@ func place(l types.CodeLocation) string {
 	return fmt.Sprintf("%s:%d", file, l.LineNumber)
 }
 
-// moduleRoot returns the folder with the go.mod that a folder belongs to, "" if it belongs to no module.
-func moduleRoot(folder string) string {
+// moduleRoot returns the folder with the go.mod that a folder belongs to, "" if it belongs to no module. Of modules within each other, it
+// is the outermost one: that of the repository.
+func moduleRoot(folder string) (root string) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return ""
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
-			return folder
+			root = folder
 		}
 		above := filepath.Dir(folder)
 		if above == folder {
-			return ""
+			return root
 		}
 		folder = above
 	}

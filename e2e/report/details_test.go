@@ -255,14 +255,16 @@ func TestSecretsAreNotInTheReport(t *testing.T) {
 	}
 }
 
-func TestPlacesAreThoseInTheModule(t *testing.T) {
+func TestPlacesAreThoseInTheRepository(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	if err := os.Mkdir(filepath.Join(root, "e2e"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module x\n"), 0o644); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"go.mod", "e2e/go.mod"} { // a module within another
+		if err := os.WriteFile(filepath.Join(root, name), []byte("module x\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for file, want := range map[string]string{
 		filepath.Join(root, "e2e", "a_test.go"): "e2e/a_test.go:7", "example.org/x/e2e/a_test.go": "example.org/x/e2e/a_test.go:7", "": "",

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -24,12 +26,31 @@ type sources struct {
 	Tables map[string]string `json:"tables"`
 }
 
-// ModuleOf returns the files of the module that a folder belongs to, nil if it belongs to none.
+// ModuleOf returns the files of the module that a folder belongs to, and those of this package's module: where a repository imports the
+// specs, their sources are in Go's module cache.
 func ModuleOf(folder string) fs.FS {
-	if root := moduleRoot(folder); root != "" {
-		return os.DirFS(root)
+	var all modules
+	_, here, _, _ := runtime.Caller(0)
+	for _, root := range []string{moduleRoot(folder), moduleRoot(filepath.Dir(here))} {
+		if root != "" {
+			all = append(all, os.DirFS(root))
+		}
 	}
-	return nil
+	return all
+}
+
+// modules has the files of several modules. Of files with the same name, the first counts.
+type modules []fs.FS
+
+// Open implements fs.FS.
+func (m modules) Open(name string) (file fs.File, err error) {
+	err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	for _, of := range m {
+		if file, err = of.Open(name); err == nil {
+			break
+		}
+	}
+	return file, err
 }
 
 // readSources reads the source of each spec from below a module's root. What is not there, such as on another machine, is left out.

@@ -23,6 +23,7 @@ type balancer struct {
 
 	fronts   map[netip.AddrPort]*front
 	services map[uint16]*service
+	targets  map[string]*targetStats // by the target's key
 
 	mu        sync.Mutex
 	closed    bool
@@ -38,6 +39,7 @@ func newBalancer(e *Engine, id int64) *balancer {
 		id:        id,
 		fronts:    map[netip.AddrPort]*front{},
 		services:  map[uint16]*service{},
+		targets:   map[string]*targetStats{},
 		conns:     map[*clientConn]struct{}{},
 		exchanges: map[*exchange]struct{}{},
 		spare:     spareLinks{links: map[*backend][]*link{}},
@@ -133,6 +135,7 @@ func (lb *balancer) rebind() (changed bool) {
 }
 
 func (lb *balancer) applyServices(targets []Target, confs []*serviceConf) {
+	lb.countTargets(targets)
 	gone := maps.Clone(lb.services)
 	for _, conf := range confs {
 		delete(gone, conf.ListenPort)
@@ -146,6 +149,23 @@ func (lb *balancer) applyServices(targets []Target, confs []*serviceConf) {
 	for port, s := range gone {
 		delete(lb.services, port)
 		s.retire()
+	}
+}
+
+// countTargets keeps the counters of some targets, and forgets those of all others.
+func (lb *balancer) countTargets(targets []Target) {
+	kept := make(map[string]*targetStats, len(targets))
+	for _, t := range targets {
+		lb.count(t)
+		kept[t.Key] = lb.targets[t.Key]
+	}
+	lb.targets = kept
+}
+
+// count makes the counters of a target, unless it has them.
+func (lb *balancer) count(t Target) {
+	if lb.targets[t.Key] == nil {
+		lb.targets[t.Key] = &targetStats{}
 	}
 }
 
@@ -182,6 +202,14 @@ func (lb *balancer) endpoints() []Endpoint {
 		})
 	}
 	sortEndpoints(out)
+	return out
+}
+
+func (lb *balancer) targetStats() []TargetStats {
+	out := make([]TargetStats, 0, len(lb.targets))
+	for key, s := range lb.targets {
+		out = append(out, TargetStats{Target: key, Open: s.open.Load(), Taken: s.taken.Load()})
+	}
 	return out
 }
 

@@ -187,6 +187,12 @@ func (e *Engine) Retarget(id int64, add []Target, remove []string) error {
 	if !ok {
 		return fmt.Errorf("%w: %d", ErrUnknownLoadBalancer, id)
 	}
+	for _, key := range remove {
+		delete(lb.targets, key)
+	}
+	for _, t := range add {
+		lb.count(t)
+	}
 	for _, s := range lb.services {
 		if conf := s.conf.Load(); conf.Protocol != redirect {
 			s.retarget(conf, add, remove)
@@ -288,6 +294,17 @@ func (e *Engine) Stats(id int64) (Stats, error) {
 		return Stats{}, err
 	}
 	return lb.stats.read(e.clock.Now()), nil
+}
+
+// TargetStats returns what each target of a load balancer gets, in no particular order. The error wraps ErrUnknownLoadBalancer.
+func (e *Engine) TargetStats(id int64) ([]TargetStats, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lb, ok := e.lbs[id]
+	if !ok {
+		return nil, fmt.Errorf("%w: %d", ErrUnknownLoadBalancer, id)
+	}
+	return lb.targetStats(), nil
 }
 
 // Health returns the health of the targets of a load balancer that have some keys, or of all if no key is given, in no

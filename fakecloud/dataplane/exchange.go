@@ -181,7 +181,7 @@ func (x *exchange) finish(resp *http.Response, complete bool) bool {
 	}
 	sent := x.awaitBody()
 	ended := !x.hold(nil)
-	x.backend.active.Add(-1)
+	x.backend.end()
 	if complete && sent && !ended && !resp.Close && !x.conf.ProxyProtocol && x.target.in.Buffered() == 0 {
 		x.client.lb.spare.put(x.backend, x.target, x.client.lb.engine.clock.Now())
 	} else {

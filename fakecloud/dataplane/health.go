@@ -61,6 +61,7 @@ type backend struct {
 	// real load balancer. It stays the same after a restart.
 	cookie string
 	active atomic.Int64 // connections or requests in progress
+	stats  *targetStats // shared by the backends of the target
 
 	mu     sync.Mutex
 	state  healthState
@@ -70,7 +71,20 @@ type backend struct {
 
 func newBackend(s *service, t Target) *backend {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d/%s", s.lb.id, t.Key))
-	return &backend{service: s, target: t, cookie: hex.EncodeToString(sum[:16]), state: healthState{status: Unknown}}
+	return &backend{
+		service: s, target: t, cookie: hex.EncodeToString(sum[:16]), stats: s.lb.targets[t.Key], state: healthState{status: Unknown},
+	}
+}
+
+// begin counts a connection or a request until end.
+func (b *backend) begin() {
+	b.active.Add(1)
+	b.stats.open.Add(1)
+}
+
+func (b *backend) end() {
+	b.active.Add(-1)
+	b.stats.open.Add(-1)
 }
 
 func (b *backend) healthy() bool {

@@ -130,15 +130,19 @@ func (p *httpProxy) forward(x *exchange, r *http.Request) (*http.Response, error
 		if b == nil {
 			return nil, errors.Join(errs...)
 		}
-		b.active.Add(1)
+		b.begin()
 		resp, err := p.try(x, b, r)
+		_, unreachable := errors.AsType[dialError](err)
+		if !unreachable {
+			b.stats.taken.Add(1)
+		}
 		if err == nil {
 			x.backend = b
 			p.stick(x, resp)
 			return resp, nil
 		}
-		b.active.Add(-1)
-		if _, ok := errors.AsType[dialError](err); !ok || x.stopped() {
+		b.end()
+		if !unreachable || x.stopped() {
 			return nil, err
 		}
 		errs = append(errs, err)

@@ -25,6 +25,19 @@ type Stats struct {
 	BytesOut    int64
 }
 
+// TargetStats are what one target gets, over all services. Health probes do not count.
+type TargetStats struct {
+	// Target is the target's key.
+	Target string
+	// Open is the number of connections (tcp) and requests (http, https) that the target serves now or is chosen for.
+	Open int64
+	// Taken is the number of those that have reached the target since it was added.
+	Taken int64
+}
+
+// targetStats holds the counters of a target.
+type targetStats struct{ open, taken atomic.Int64 }
+
 // stats holds the counters of a load balancer. Bytes are counted on the connection to the client, TLS
 // included, like on the load balancer's network interface.
 type stats struct {

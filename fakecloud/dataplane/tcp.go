@@ -23,7 +23,7 @@ func (s *service) serveTCP(client *clientConn, conf *serviceConf) {
 		s.lb.engine.log.Debug("TCP connection failed", "load_balancer", s.lb.id, "listen_port", s.port, "error", err)
 		return // closed at once, as HAProxy does without a server
 	}
-	defer b.active.Add(-1)
+	defer b.end()
 	defer closeQuietly(target)
 	// An idle timeout and the removal of the load balancer close the client's connection. Close the
 	// target's too: a copy may block in a write to a target that does not read.
@@ -63,12 +63,13 @@ func (s *service) connect(ctx context.Context, conf *serviceConf, client *client
 		if b == nil {
 			return nil, nil, errors.Join(errs...)
 		}
-		b.active.Add(1)
+		b.begin()
 		c, err := s.dial(ctx, conf, b, client)
 		if err == nil {
+			b.stats.taken.Add(1)
 			return c, b, nil
 		}
-		b.active.Add(-1)
+		b.end()
 		errs = append(errs, err)
 		tried = append(tried, b)
 	}

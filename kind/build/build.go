@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -20,47 +19,14 @@ import (
 // Module is the path of this module, by which its packages are found from any of its folders.
 const Module = "github.com/ccm-from-scratch/ccm-from-scratch"
 
-// EnvPrograms is the environment variable, known from controller-runtime's envtest, that names a folder with a control
-// plane's programs.
-const EnvPrograms = "KUBEBUILDER_ASSETS"
-
-// ErrNotBuilt says that a control plane's programs would have to be downloaded or built, which takes minutes.
-var ErrNotBuilt = errors.New("the control plane's programs are not there yet: `make kubernetes` downloads or builds them")
-
 // NodeImage has Docker take an image for kind's nodes that is built from source, and returns its name. The first time
 // takes about ten minutes. Progress is shown on out, unless that is nil.
 func NodeImage(ctx context.Context, out io.Writer) (string, error) {
-	return nodeimage(ctx, out, "image")
-}
-
-// Kubernetes returns the folder with the programs of a control plane: the one that EnvPrograms names, else one that is
-// downloaded or built, which takes minutes the first time. Progress is shown on out, unless that is nil.
-func Kubernetes(ctx context.Context, out io.Writer) (string, error) {
-	if given := os.Getenv(EnvPrograms); given != "" {
-		return given, nil // scripts/e2e.sh has it checked
-	}
-	return nodeimage(ctx, out, "kubernetes")
-}
-
-// CachedKubernetes is Kubernetes, but returns ErrNotBuilt instead of downloading or building.
-func CachedKubernetes(ctx context.Context) (string, error) {
-	if given := os.Getenv(EnvPrograms); given != "" {
-		return given, nil
-	}
-	dir, err := nodeimage(ctx, nil, "kubernetes", "--check")
-	if err == nil && dir == "" {
-		return "", ErrNotBuilt
-	}
-	return dir, err
-}
-
-// nodeimage runs the program in kind/nodeimage and returns what it prints.
-func nodeimage(ctx context.Context, out io.Writer, args ...string) (string, error) {
 	root, err := Root(ctx)
 	if err != nil {
 		return "", err
 	}
-	return Run(ctx, out, filepath.Join(root, "scripts", "gorun.sh"), append([]string{"kind/nodeimage"}, args...)...)
+	return Run(ctx, out, filepath.Join(root, "scripts", "gorun.sh"), "kind/nodeimage", "image")
 }
 
 // Go runs a go command that compiles. It shows the progress on out; the argument what says what is compiled.

@@ -39,18 +39,6 @@ exit 3`
 	}
 }
 
-func TestTheProgramsOfTheVariableAreTaken(t *testing.T) {
-	t.Setenv(EnvPrograms, "/some/folder")
-	for _, get := range []func() (string, error){
-		func() (string, error) { return CachedKubernetes(t.Context()) },
-		func() (string, error) { return Kubernetes(t.Context(), nil) },
-	} {
-		if dir, err := get(); err != nil || dir != "/some/folder" {
-			t.Errorf("%s, %v", dir, err)
-		}
-	}
-}
-
 func TestTheCheckoutIsFound(t *testing.T) {
 	t.Parallel()
 	if root, err := Root(t.Context()); err != nil || root == "" {

@@ -1,4 +1,4 @@
-// Package chart tests what Helm makes of ccm/chart.
+// Package chart tests what Helm makes of ccm/chart and of fakecloud/chart.
 package chart
 
 import (
@@ -12,20 +12,26 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
 )
 
-const chartFolder = "../../ccm/chart"
+const (
+	chartFolder     = "../../ccm/chart"
+	fakecloudFolder = "../../fakecloud/chart"
+)
 
 // helm runs Helm and returns what it prints, errors included. It reads the chart's files itself, too: go test repeats a result until a
 // file changes that the test has read.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	if err := os.CopyFS(t.TempDir(), os.DirFS(chartFolder)); err != nil {
-		t.Fatal(err)
+	for _, folder := range []string{chartFolder, fakecloudFolder} {
+		if err := os.CopyFS(t.TempDir(), os.DirFS(folder)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	path, err := exec.CommandContext(t.Context(), "../tool.sh", "helm").Output()
 	if err != nil {
@@ -49,11 +55,16 @@ func set(values ...string) (args []string) {
 	return args
 }
 
-// objects renders the chart and reads the objects as an API server with strict validation does: a
-// field that does not exist is an error.
+// objects renders the CCM's chart.
 func objects(t *testing.T, values ...string) map[string]any {
 	t.Helper()
-	text, err := template(t, chartFolder, values...)
+	return objectsOf(t, chartFolder, values...)
+}
+
+// objectsOf renders a chart and reads the objects as an API server with strict validation does: a field that does not exist is an error.
+func objectsOf(t *testing.T, chart string, values ...string) map[string]any {
+	t.Helper()
+	text, err := template(t, chart, values...)
 	if err != nil {
 		t.Fatal(err, text)
 	}
@@ -71,6 +82,7 @@ func objects(t *testing.T, values ...string) map[string]any {
 			"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
 			"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
 			"DaemonSet": &appsv1.DaemonSet{}, "ConfigMap": &corev1.ConfigMap{}, "PodMonitor": &podMonitor{},
+			"StatefulSet": &appsv1.StatefulSet{}, "Service": &corev1.Service{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
 		}
 		object, ok := kinds[meta.Kind]
 		if !ok {
@@ -376,31 +388,37 @@ func TestValuesThatCannotWorkAreRefused(t *testing.T) {
 
 func TestAReleasesChartHasItsVersionAndTheSameBytesTwice(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	checkArchive(t, chartFolder, "ccm-from-scratch", "hcloud_api_requests_total", "dashboard.enabled=true")
+	checkArchive(t, fakecloudFolder, "fakecloud", "kind: StatefulSet")
+}
+
+// checkArchive packages a chart twice, and looks for a text in what it renders to with some values.
+func checkArchive(t *testing.T, chart, chartName, want string, values ...string) {
+	t.Helper()
 	copied := filepath.Join(t.TempDir(), "chart") // with other times of the files
-	if err := os.CopyFS(copied, os.DirFS(chartFolder)); err != nil {
+	if err := os.CopyFS(copied, os.DirFS(chart)); err != nil {
 		t.Fatal(err)
 	}
 	var archives []string
-	for _, folder := range []string{chartFolder, copied} {
+	for _, folder := range []string{chart, copied} {
 		out := t.TempDir()
 		if text, err := helm(t, "package", folder, "--version", "1.2.3-rc.1", "--app-version", "v1.2.3-rc.1", "--destination",
 			out); err != nil {
 			t.Fatal(err, text)
 		}
-		name := filepath.Join(out, "ccm-from-scratch-1.2.3-rc.1.tgz")
+		name := filepath.Join(out, chartName+"-1.2.3-rc.1.tgz")
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		archives = append(archives, string(text))
-		manifest, err := template(t, name, set("dashboard.enabled=true")...)
-		if err != nil || !strings.Contains(manifest, `image: "ccm-from-scratch:v1.2.3-rc.1"`) ||
-			!strings.Contains(manifest, "helm.sh/chart: ccm-from-scratch-1.2.3-rc.1") ||
-			!strings.Contains(manifest, "hcloud_api_requests_total") {
+		manifest, err := template(t, name, set(values...)...)
+		if err != nil || !strings.Contains(manifest, `image: "`+chartName+`:v1.2.3-rc.1"`) ||
+			!strings.Contains(manifest, "helm.sh/chart: "+chartName+"-1.2.3-rc.1") || !strings.Contains(manifest, want) {
 			t.Errorf("%v: the archive renders to\n%.300s", err, manifest)
 		}
 	}
 	if archives[0] != archives[1] {
-		t.Error("the same chart gives other bytes")
+		t.Errorf("the same chart %s gives other bytes", chartName)
 	}
 }

@@ -1,5 +1,5 @@
 // Package devenv checks the Terraform configuration where neither Terraform nor its providers is available: that it is formatted and
-// complete, and that each resource has arguments that exist.
+// complete, and that each resource has arguments that exist. It checks the arguments of the example fakecloud/terraform, too.
 package devenv
 
 import (
@@ -34,7 +34,14 @@ var known = map[string]string{
 	"hcloud_server": "name server_type image location user_data ssh_keys keep_disk labels backups firewall_ids " +
 		"placement_group_id delete_protection rebuild_protection public_net public_net/ipv4_enabled public_net/ipv4 " +
 		"public_net/ipv6_enabled public_net/ipv6 network network/network_id network/ip network/alias_ips",
-	"tls_private_key": "algorithm ecdsa_curve rsa_bits",
+	"hcloud_load_balancer":         "name load_balancer_type location network_zone labels delete_protection algorithm algorithm/type",
+	"hcloud_load_balancer_network": "load_balancer_id network_id subnet_id ip enable_public_interface",
+	"hcloud_load_balancer_service": "load_balancer_id protocol listen_port destination_port proxyprotocol http health_check " +
+		"health_check/protocol health_check/port health_check/interval health_check/timeout health_check/retries " +
+		"health_check/http health_check/http/domain health_check/http/path health_check/http/response health_check/http/tls " +
+		"health_check/http/status_codes",
+	"hcloud_load_balancer_target": "load_balancer_id type server_id label_selector ip use_private_ip",
+	"tls_private_key":             "algorithm ecdsa_curve rsa_bits",
 	"tls_self_signed_cert": "private_key_pem is_ca_certificate validity_period_hours allowed_uses early_renewal_hours subject " +
 		"subject/common_name subject/organization dns_names ip_addresses",
 	"tls_cert_request": "private_key_pem subject subject/common_name subject/organization dns_names ip_addresses",
@@ -44,7 +51,12 @@ var known = map[string]string{
 
 func files(t *testing.T) map[string]*hclsyntax.Body {
 	t.Helper()
-	names, err := filepath.Glob("*.tf")
+	return filesOf(t, ".")
+}
+
+func filesOf(t *testing.T, folder string) map[string]*hclsyntax.Body {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(folder, "*.tf"))
 	if err != nil || len(names) == 0 {
 		t.Fatalf("%d files, %v", len(names), err)
 	}
@@ -55,7 +67,7 @@ func files(t *testing.T) map[string]*hclsyntax.Body {
 			t.Fatal(err)
 		}
 		if formatted := hclwrite.Format(text); string(formatted) != string(text) {
-			t.Errorf("%s is not formatted: terraform fmt scripts/dev-env", name)
+			t.Errorf("%s is not formatted: run terraform fmt in its folder", name)
 		}
 		file, diags := hclsyntax.ParseConfig(text, name, hcl.InitialPos)
 		if diags.HasErrors() {
@@ -69,7 +81,11 @@ func files(t *testing.T) map[string]*hclsyntax.Body {
 // each calls do for all blocks of a type.
 func each(t *testing.T, kind string, do func(*hclsyntax.Block)) {
 	t.Helper()
-	for _, body := range files(t) {
+	eachOf(files(t), kind, do)
+}
+
+func eachOf(files map[string]*hclsyntax.Body, kind string, do func(*hclsyntax.Block)) {
+	for _, body := range files {
 		for _, b := range body.Blocks {
 			if b.Type == kind {
 				do(b)
@@ -79,6 +95,12 @@ func each(t *testing.T, kind string, do func(*hclsyntax.Block)) {
 }
 
 func TestResourcesHaveKnownArguments(t *testing.T) {
+	checkArguments(t, files(t))
+	checkArguments(t, filesOf(t, "../../fakecloud/terraform"))
+}
+
+func checkArguments(t *testing.T, files map[string]*hclsyntax.Body) {
+	t.Helper()
 	declared := map[string]bool{}
 	check := func(prefix string) func(*hclsyntax.Block) {
 		return func(b *hclsyntax.Block) {
@@ -96,9 +118,9 @@ func TestResourcesHaveKnownArguments(t *testing.T) {
 			}
 		}
 	}
-	each(t, "resource", check(""))
-	each(t, "data", check("data."))
-	for name, body := range files(t) {
+	eachOf(files, "resource", check(""))
+	eachOf(files, "data", check("data."))
+	for name, body := range files {
 		for _, reference := range references(body) {
 			parts := strings.Split(reference, ".")
 			if strings.HasPrefix(parts[0], "hcloud_") || strings.HasPrefix(parts[0], "tls_") {

@@ -107,9 +107,23 @@ func TestOneKubernetesMinorEverywhere(t *testing.T) {
 	}
 	// What a user pulls, and what CI builds.
 	same("kind's default node image", kindRelease(t), 0)
-	for _, folder := range []string{".", programs} {
+	for _, folder := range []string{".", "e2e", "e2e/hetzner", programs} {
 		for _, library := range libraries(t, folder) {
 			same("in "+folder+"/go.mod "+library.Path, library.Version, 0)
+		}
+	}
+	// What the guide of the suite downloads.
+	guide, err := os.ReadFile(filepath.Join("..", "..", "e2e", "PORTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{
+		"setup-envtest@" + required(t, "kind/nodeimage", envtest) + " use --print=path " +
+			strings.TrimPrefix(required(t, programs, kubernetes), "v"),
+		"https://dl.k8s.io/" + required(t, programs, kubernetes) + "/bin/",
+	} {
+		if !strings.Contains(string(guide), command) {
+			t.Errorf("e2e/PORTING.md does not say %q: run scripts/kube-bump.sh", command)
 		}
 	}
 	// controller-runtime 0.N is made for Kubernetes 1.(N+12), and so is its envtest.

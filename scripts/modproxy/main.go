@@ -25,11 +25,12 @@ import (
 // The released modules, by their folders. All have the same version.
 const (
 	root        = "github.com/ccm-from-scratch/ccm-from-scratch"
+	e2e         = root + "/e2e"
 	fakecloud   = root + "/fakecloud"
 	gomegacloud = fakecloud + "/gomegacloud"
 )
 
-var released = map[string]string{root: "", fakecloud: "fakecloud", gomegacloud: "fakecloud/gomegacloud"}
+var released = map[string]string{root: "", e2e: "e2e", fakecloud: "fakecloud", gomegacloud: "fakecloud/gomegacloud"}
 
 func main() {
 	if len(os.Args) != 2 {

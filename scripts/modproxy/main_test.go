@@ -40,6 +40,7 @@ func TestFromOutside(t *testing.T) {
 		"a user of fakecloud keeps its Kubernetes minor": (*outsider).userOfFakecloud,
 		"a user of Gomega":                               (*outsider).userOfGomega,
 		"a user of the CCM":                              (*outsider).userOfTheCCM,
+		"the repository of another CCM":                  (*outsider).userOfTheSuite,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,7 +86,7 @@ func (o *outsider) module(file, text string, requires ...string) string {
 }
 
 func (o *outsider) programsAreInstalled() {
-	for _, path := range []string{root, fakecloud} {
+	for _, path := range []string{root, e2e, fakecloud} {
 		// Not path/...@version: the pattern of the root module would match packages of the other, which is an error.
 		list := exec.CommandContext(o.Context(), "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
 		list.Dir = filepath.Join("..", "..", released[path])

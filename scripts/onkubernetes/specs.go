@@ -16,8 +16,8 @@ import (
 
 // suite is the package of the specs. Ginkgo runs testFile in its folder, and specs read files of the checkout from there.
 const (
-	suite    = "./e2e"
-	testFile = source + "/e2e/e2e.test"
+	suite    = "./e2e/hetzner/specs"
+	testFile = source + "/e2e/hetzner/specs/specs.test"
 )
 
 // e2e are the specs on embedded control planes.
@@ -129,7 +129,7 @@ func (e e2e) merge(ctx context.Context, results map[int]result, w io.Writer) err
 	}
 	for _, args := range [][]string{args, {"report", "out"}} {
 		cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./e2e/cmd/e2e"}, args...)...)
-		cmd.Stdout, cmd.Stderr = w, w
+		cmd.Stdout, cmd.Stderr, cmd.Env = w, w, append(os.Environ(), "CCM=e2e/ccms/ccm-from-scratch.yaml")
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("merging the reports: %w", err)
 		}

@@ -155,6 +155,7 @@ func TestTheTranscriptOfTheSimulatedCloud(t *testing.T) {
 	shell.run(t, start(t).export)
 	shell.run(t, `curl() { command curl -sS "$@"; }`) // without a terminal, curl would print its progress
 	address := regexp.MustCompile(`"ip":"[0-9.]+"`)
+	shown := steps[:1:1] // what runs, with what it has printed
 	for _, step := range steps[1:] {
 		want := step.want
 		if runtime.GOOS != "linux" {
@@ -171,6 +172,9 @@ func TestTheTranscriptOfTheSimulatedCloud(t *testing.T) {
 				got = address.ReplaceAllString(got, `"ip":"any"`)
 			}
 			if got == want {
+				ran := step
+				ran.want = got
+				shown = append(shown, ran)
 				break
 			}
 			// The server starts, and the load balancer gets its address, some seconds later.
@@ -178,6 +182,11 @@ func TestTheTranscriptOfTheSimulatedCloud(t *testing.T) {
 				t.Fatalf("$ %sprinted\n%s\nThe README says\n%s", step.command, got, want)
 			}
 			time.Sleep(200 * time.Millisecond)
+		}
+	}
+	if *update && len(shown) == len(steps) {
+		if err := os.WriteFile(recordingFile, []byte(drawing(shown)), 0o644); err != nil { //nolint:gosec // a picture, for everybody
+			t.Fatal(err)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// published is a release with one image and a chart, and a registry for it. cosign and gh only write down how they are called.
+// published is a release with one image and two charts, and a registry for it. cosign and gh only write down how they are called.
 type published struct {
 	folder, files, registry, calls string
 	digest                         string // of the image
@@ -36,10 +36,13 @@ func newPublished(t *testing.T) *published {
 	}
 	var layout []byte
 	layout, p.digest = imageLayout()
-	chart := archive(map[string]string{"ccm-from-scratch/Chart.yaml": "apiVersion: v2\nname: ccm-from-scratch\nversion: 1.2.3\n"})
+	chart := func(name string) []byte {
+		return gzipped(archive(map[string]string{name + "/Chart.yaml": "apiVersion: v2\nname: " + name + "\nversion: 1.2.3\n"}))
+	}
 	var sums strings.Builder
 	for name, data := range map[string][]byte{
-		"fakecloud.tar": layout, "ccm-from-scratch-1.2.3.tgz": gzipped(chart), "NOTES.md": []byte("- something\n"),
+		"fakecloud.tar": layout, "NOTES.md": []byte("- something\n"),
+		"ccm-from-scratch-1.2.3.tgz": chart("ccm-from-scratch"), "fakecloud-1.2.3.tgz": chart("fakecloud"),
 	} {
 		write(t, filepath.Join(p.files, name), data)
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(data), name)
@@ -99,13 +102,18 @@ func TestARunPublishesWhatItHasSignedByDigestAndTheReleaseLast(t *testing.T) {
 	if status, digest := p.manifest(t, "fakecloud", "v1.2.3"); status != http.StatusOK || digest != p.digest {
 		t.Errorf("the image: %d %s, want that of the file: %s", status, digest, p.digest)
 	}
-	status, chart := p.manifest(t, "charts/ccm-from-scratch", "1.2.3")
-	if status != http.StatusOK {
-		t.Errorf("the chart: %d", status)
+	charts := map[string]string{"ccm-from-scratch": "", "fakecloud": ""} // their digests
+	for name := range charts {
+		status, digest := p.manifest(t, "charts/"+name, "1.2.3")
+		if status != http.StatusOK {
+			t.Errorf("the chart %s: %d", name, status)
+		}
+		charts[name] = digest
 	}
 	want := []string{
 		"cosign sign --yes " + p.registry + "/project/fakecloud@" + p.digest,
-		"cosign sign --yes " + p.registry + "/project/charts/ccm-from-scratch@" + chart,
+		"cosign sign --yes " + p.registry + "/project/charts/ccm-from-scratch@" + charts["ccm-from-scratch"],
+		"cosign sign --yes " + p.registry + "/project/charts/fakecloud@" + charts["fakecloud"],
 		"cosign sign-blob", "gh release view", "gh release create v1.2.3 --draft", "gh release upload v1.2.3",
 		"gh release edit v1.2.3 --draft=false",
 	}
@@ -117,7 +125,7 @@ func TestARunPublishesWhatItHasSignedByDigestAndTheReleaseLast(t *testing.T) {
 			t.Errorf("call %d: %swant %s", i, call, want[i])
 		}
 	}
-	if upload := calls[5]; !strings.Contains(upload, "SHA256SUMS.sigstore.json") || !strings.Contains(upload, "/fakecloud.tar") {
+	if upload := calls[6]; !strings.Contains(upload, "SHA256SUMS.sigstore.json") || !strings.Contains(upload, "/fakecloud.tar") {
 		t.Errorf("not all files: %s", upload)
 	}
 }

@@ -13,7 +13,8 @@ import (
 func repository(t *testing.T, changelog, tag string) string {
 	t.Helper()
 	folder := t.TempDir()
-	files := map[string][]byte{"CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod), "fakecloud/gomegacloud/go.mod": []byte(goMod)}
+	files := map[string][]byte{"CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod), "e2e/hetzner/go.mod": []byte(hetznerMod),
+		"fakecloud/gomegacloud/go.mod": []byte(goMod)}
 	for _, script := range []string{"release.sh", "publish.sh", "tool.sh", "progress.sh"} {
 		text, err := os.ReadFile("../" + script)
 		if err != nil {
@@ -32,7 +33,7 @@ func repository(t *testing.T, changelog, tag string) string {
 	}
 	for _, args := range [][]string{
 		{"init", "-q"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "commit", "-qm",
-			"all"}, {"tag", tag}, {"tag", "fakecloud/" + tag},
+			"all"}, {"tag", tag}, {"tag", "e2e/" + tag}, {"tag", "fakecloud/" + tag},
 		{"tag", "fakecloud/gomegacloud/" + tag},
 	} {
 		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", folder}, args...)...).CombinedOutput(); err != nil {
@@ -73,6 +74,9 @@ require (
 )
 `
 
+// hetznerMod requires the root module, too.
+var hetznerMod = strings.Replace(goMod, "require (\n", "require (\n\tgithub.com/ccm-from-scratch/ccm-from-scratch v1.2.3\n", 1)
+
 func TestACheckNamesEveryStepAndMakesNothing(t *testing.T) {
 	t.Parallel()
 	folder := repository(t, changelog, "v1.2.3")
@@ -83,7 +87,7 @@ func TestACheckNamesEveryStepAndMakesNothing(t *testing.T) {
 	position := 0
 	for _, step := range []string{
 		"+ git clone", "checkout --quiet v1.2.3", "ARCH=amd64 arm64 TAG=v1.2.3", "scripts/image.sh", "+ programs",
-		"--version 1.2.3 --app-version v1.2.3",
+		"ccm/chart --version 1.2.3 --app-version v1.2.3", "fakecloud/chart --version 1.2.3 --app-version v1.2.3",
 		"+ manifest", "+ behaviour", "+ write_notes", "+ checksums", "+ mv", "nothing was made",
 	} {
 		i := strings.Index(out[position:], step)
@@ -133,11 +137,36 @@ func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
 	if out, err := release(t, folder, "v1.2.3"); err == nil || !strings.Contains(out, "exists") {
 		t.Errorf("files of an earlier run: %v: %s", err, out)
 	}
-	if out, err := exec.CommandContext(t.Context(), "git", "-C", folder, "tag", "-d", "fakecloud/v1.2.3").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	for _, module := range []string{"fakecloud/gomegacloud", "fakecloud", "e2e"} { // the script looks in the other order
+		if out, err := exec.CommandContext(t.Context(), "git", "-C", folder, "tag", "-d", module+"/v1.2.3").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		out, err := release(t, folder, "v1.2.3")
+		if err == nil || !strings.Contains(out, module+"/v1.2.3: must be a tag of the same commit") {
+			t.Errorf("without the tag of %s: %v: %s", module, err, out)
+		}
 	}
-	if out, err := release(t, folder, "v1.2.3"); err == nil ||
-		!strings.Contains(out, "fakecloud/v1.2.3: must be a tag of the same commit") {
-		t.Errorf("one tag only: %v: %s", err, out)
+}
+
+func TestAModuleThatIsNotReleasedRequiresTheReleaseToo(t *testing.T) {
+	t.Parallel()
+	folder := repository(t, changelog, "v1.2.3")
+	for _, args := range [][]string{
+		{"tag", "-d", "v1.2.3", "e2e/v1.2.3", "fakecloud/v1.2.3", "fakecloud/gomegacloud/v1.2.3"},
+		{"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "commit", "-qam", "an older one"},
+		{"tag", "v1.2.3"}, {"tag", "e2e/v1.2.3"}, {"tag", "fakecloud/v1.2.3"}, {"tag", "fakecloud/gomegacloud/v1.2.3"},
+	} {
+		old := strings.Replace(hetznerMod, "ccm-from-scratch v1.2.3", "ccm-from-scratch v1.2.2", 1)
+		if err := os.WriteFile(filepath.Join(folder, "e2e/hetzner/go.mod"), []byte(old), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", folder}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	out, err := release(t, folder, "--check", "v1.2.3")
+	const want = "e2e/hetzner/go.mod requires github.com/ccm-from-scratch/ccm-from-scratch v1.2.2, must be v1.2.3"
+	if err == nil || !strings.Contains(out, want) {
+		t.Errorf("%v: %s", err, out)
 	}
 }

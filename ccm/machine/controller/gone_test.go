@@ -8,6 +8,8 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
@@ -305,4 +307,26 @@ func TestAnOldStatusReplacesNoMachineWhoseNodeIsReady(t *testing.T) {
 	}
 	w.settle()
 	w.expect(2, "cx23")
+}
+
+func TestAFailedMachineIsTriedAgainInPausesThatDouble(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must(w.create(t.Context(), deployment(1, "not-yet-offered")))
+	w.pass()
+	w.pass()
+	made := w.machines()[0]
+	if made.Status.Phase != v1alpha1.PhaseFailed {
+		t.Fatalf("the phase is %s, want Failed", made.Status.Phase)
+	}
+	for age, want := range map[time.Duration]time.Duration{
+		0: 5 * time.Second, time.Second: 5 * time.Second, 40 * time.Second: 40 * time.Second, 5 * time.Minute: 5 * time.Minute,
+		10 * time.Minute: 10 * time.Minute, 24 * time.Hour: 10 * time.Minute,
+	} {
+		w.clock.SetTime(made.CreationTimestamp.Add(age))
+		result, err := (&machines{w.process}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&made)})
+		if err != nil || result.RequeueAfter != want {
+			t.Errorf("%v after its creation: tried again in %v (%v), want %v", age, result.RequeueAfter, err, want)
+		}
+	}
 }

@@ -29,7 +29,7 @@ const (
 	annotationFormerUID = "machine.ccm-from-scratch.dev/former-uid"
 
 	defaultDrainTimeout = 10 * time.Minute
-	// retryFailed is the time after which a failed Machine is tried again: what it names may exist by then.
+	// retryFailed is the longest time until a failed Machine is tried again: what it names may exist by then.
 	retryFailed = 10 * time.Minute
 )
 
@@ -56,12 +56,18 @@ func (r *machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		}
 	}
 	if _, terminal := errors.AsType[*machine.TerminalError](err); terminal {
-		return ctrl.Result{RequeueAfter: retryFailed}, nil
+		return ctrl.Result{RequeueAfter: r.untilRetry(&m)}, nil
 	}
 	if doubt, is := errors.AsType[*doubtError](err); is {
 		return ctrl.Result{RequeueAfter: doubt.Wait + time.Second}, nil
 	}
 	return result, err
+}
+
+// untilRetry returns when a failed Machine is tried again: in the time that it has existed for, so that the pauses double. A Machine that
+// was made during an outage, such as one with the token of another project, gets its server soon after it.
+func (r *machines) untilRetry(m *v1alpha1.Machine) time.Duration {
+	return min(max(r.clock.Since(m.CreationTimestamp.Time), r.Poll), retryFailed)
 }
 
 // showError writes an error into the status, and records an event if it is news.

@@ -60,7 +60,7 @@ func mergeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "merge OUT SHARD…", Short: "Merge the folders of shards into one, as a run of all specs makes it", Args: cobra.MinimumNArgs(2),
 		Long: `Merge the folders of shards into one, as a run of all specs makes it: specs.json, specs.md, report.html, junit.xml, report.json.
-Fails if a shard is missing. CCM must be set to the file of the cloud-controller-manager, as in the run, unless it is ours.`,
+Fails if a shard is missing. CCM must be set to the file of the cloud-controller-manager, such as e2e/ccms/ccm-from-scratch.yaml.`,
 		RunE: func(_ *cobra.Command, args []string) error { return framework.MergeShards(args[0], args[1:]) },
 	}
 }

@@ -2,7 +2,7 @@
 // plane of real programs without Docker, or a cluster that exists.
 //
 // The embedded control plane is etcd, kube-apiserver and kube-controller-manager
-// of the release that kind/nodeimage provides. It reproduces what a
+// of one release. It reproduces what a
 // cloud-controller-manager depends on: authentication and RBAC, admission of
 // service accounts, node IPAM (pod CIDRs), node lifecycle (NotReady, taints),
 // endpoint slices, namespaces, garbage collection.
@@ -31,14 +31,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
 )
 
 // Options describes an embedded control plane. The zero value is good.
 type Options struct {
-	// Programs is the folder with the programs to run. If empty, it is what build.CachedKubernetes finds; then Start
-	// fails with build.ErrNotBuilt rather than download or build for minutes.
+	// Programs is the folder with the programs to run. If empty, it is what FindPrograms finds.
 	Programs string
 	// LogDir keeps the programs' output in <program>.log files after Stop. Empty
 	// means a temporary folder that Stop deletes.
@@ -58,7 +55,7 @@ type Options struct {
 	StartTimeout time.Duration
 }
 
-func (o Options) complete(ctx context.Context) (Options, error) {
+func (o Options) complete() (Options, error) {
 	if o.PodCIDR == (netip.Prefix{}) {
 		o.PodCIDR = netip.MustParsePrefix("10.244.0.0/16")
 	}
@@ -79,7 +76,7 @@ func (o Options) complete(ctx context.Context) (Options, error) {
 	}
 	if o.Programs == "" {
 		var err error
-		if o.Programs, err = build.CachedKubernetes(ctx); err != nil {
+		if o.Programs, err = FindPrograms(); err != nil {
 			return o, err
 		}
 	}
@@ -130,7 +127,7 @@ func Existing(path string) (*Cluster, error) {
 // folder, all of which Stop removes, and a janitor that removes them if the
 // calling process ends without Stop, however that happens.
 func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
-	options, err = options.complete(ctx)
+	options, err = options.complete()
 	if err != nil {
 		return nil, err
 	}

@@ -24,21 +24,15 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
-// programs returns the control plane's programs. Where they are not built yet the
-// test is skipped, unless E2E=1 asks to build them, for minutes.
+// programs returns the control plane's programs. Where there are none, the test is skipped.
 func programs(t *testing.T) string {
 	t.Helper()
-	get := build.CachedKubernetes
-	if os.Getenv("E2E") == "1" {
-		get = func(ctx context.Context) (string, error) { return build.Kubernetes(ctx, os.Stderr) }
-	}
-	assets, err := get(t.Context())
-	if errors.Is(err, build.ErrNotBuilt) {
-		t.Skipf("%v; or set E2E=1", err)
+	assets, err := cluster.FindPrograms()
+	if errors.Is(err, cluster.ErrNoPrograms) {
+		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)

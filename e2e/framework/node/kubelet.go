@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/klog/v2"
 )
@@ -159,9 +158,9 @@ func (k *kubelet) object(ctx context.Context) *corev1.Node {
 		addresses = append(addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip.String()})
 	}
 	if len(ips) > 0 {
-		annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr] = strings.Join(ips, ",")
+		annotations[annotationProvidedIP] = strings.Join(ips, ",")
 	}
-	taint := corev1.Taint{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	taint := corev1.Taint{Key: TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: k.spec.Name, Labels: labels, Annotations: annotations},
 		Spec: corev1.NodeSpec{

@@ -45,6 +45,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// What Kubernetes calls the states of a node that a cloud-controller-manager knows. k8s.io/cloud-provider has the names, too, but with it
+// come the modules of a whole API server.
+const (
+	// TaintUninitialized is the taint of a node that the cloud-controller-manager has not initialised yet.
+	TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+	// TaintShutdown is the taint of a node whose server is off.
+	TaintShutdown = "node.cloudprovider.kubernetes.io/shutdown"
+	// annotationProvidedIP has the addresses that kubelet's flag --node-ip names.
+	annotationProvidedIP = "alpha.kubernetes.io/provided-node-ip"
+)
+
 // Spec describes a node. Only Name is needed.
 type Spec struct {
 	// Name of the Node object, and host name.

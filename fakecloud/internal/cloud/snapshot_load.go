@@ -286,9 +286,11 @@ func (l *loader) meta(m *store.Meta) error {
 		return fmt.Errorf("id %d: must be that of one line only", m.ID)
 	}
 	l.ids[m.ID] = true
+	l.tx.log.Clear() // it is for subscribers, who get what is loaded from Restore
 	m.Created = m.Created.UTC()
 	if m.Labels = labelsOrNone(m.Labels); maps.Equal(m.Labels, l.cloud.lastLabels) {
 		m.Labels = l.cloud.lastLabels // see Tx.NewMeta
+		return nil
 	}
 	l.cloud.lastLabels = m.Labels
 	return ValidateLabels(m.Labels)

@@ -113,8 +113,15 @@ var (
 	descOpen        = desc("load_balancer_open_connections", "Open connections of a load balancer.", "load_balancer")
 	descConnections = desc("load_balancer_connections_total", "Connections that a load balancer has accepted.", "load_balancer")
 	descForwarded   = desc("load_balancer_requests_total", "HTTP requests that a load balancer has forwarded.", "load_balancer")
-	descBytes       = desc("load_balancer_bytes_total", "Bytes from (in) and to (out) clients.", "load_balancer", "direction")
+	descTargetOpen  = desc("load_balancer_target_open",
+		"Connections (tcp) and requests (http, https) that a target serves now, over all services.", targetLabels...)
+	descTargetTaken = desc("load_balancer_target_taken_total",
+		"Connections (tcp) and requests (http, https) that have reached a target, over all services.", targetLabels...)
+	descBytes = desc("load_balancer_bytes_total", "Bytes from (in) and to (out) clients.", "load_balancer", "direction")
 )
+
+// targetLabels name a target. The label server is empty for a target of type ip.
+var targetLabels = []string{"load_balancer", "server", "address"}
 
 // gauges reads the cloud when the metrics are read.
 type gauges struct{ *Controller }
@@ -202,5 +209,13 @@ func (g gauges) traffic(gauge, counter sender) {
 		counter(descForwarded, float64(t.Requests), lb)
 		counter(descBytes, float64(t.BytesIn), lb, "in")
 		counter(descBytes, float64(t.BytesOut), lb, "out")
+		for _, target := range t.Targets {
+			server := ""
+			if target.Server != 0 {
+				server = strconv.FormatInt(target.Server, 10)
+			}
+			gauge(descTargetOpen, float64(target.Open), lb, server, target.Address)
+			counter(descTargetTaken, float64(target.Taken), lb, server, target.Address)
+		}
 	}
 }

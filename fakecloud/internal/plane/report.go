@@ -182,10 +182,31 @@ func (d *Balancers) AllTraffic() (all []wire.LoadBalancerTraffic) {
 			if s, err := d.engine.Stats(lb.ID); err == nil {
 				all = append(all, wire.LoadBalancerTraffic{
 					Project: p.ID(), ID: lb.ID, Open: s.OpenConnections, Connections: s.Connections, Requests: s.Requests,
-					BytesIn: s.BytesIn, BytesOut: s.BytesOut,
+					BytesIn: s.BytesIn, BytesOut: s.BytesOut, Targets: d.targetTraffic(lb.ID),
 				})
 			}
 		}
+	}
+	return all
+}
+
+// targetTraffic returns what a load balancer sends to each address.
+func (d *Balancers) targetTraffic(loadBalancer int64) []wire.TargetTraffic {
+	stats, _ := d.engine.TargetStats(loadBalancer) // the load balancer may just have been deleted
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.balancers[loadBalancer]
+	if b == nil {
+		return nil
+	}
+	all := make([]wire.TargetTraffic, 0, len(stats))
+	for _, s := range stats {
+		address, _ := netip.ParseAddr(s.Target) // the key of each of this package's targets is an address
+		t := wire.TargetTraffic{Address: s.Target, Open: s.Open, Taken: s.Taken}
+		for _, h := range b.holders[address] {
+			t.Server = max(t.Server, h.server) // the server's target wins over one of type ip with its address
+		}
+		all = append(all, t)
 	}
 	return all
 }

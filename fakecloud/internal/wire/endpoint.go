@@ -17,4 +17,12 @@ type LoadBalancerTraffic struct {
 	Project, ID                              int64
 	Open                                     int64 // connections
 	Connections, Requests, BytesIn, BytesOut int64
+	Targets                                  []TargetTraffic
+}
+
+// TargetTraffic is what a load balancer sends to one address. Server is 0 for a target of type ip.
+type TargetTraffic struct {
+	Server      int64
+	Address     string
+	Open, Taken int64 // connections (tcp) and requests (http, https)
 }

@@ -4,7 +4,7 @@
 // As a pod it answers HTTP on all PORTS ("80,8080-8099,9000-9099"), with a PROXY protocol header before the
 // request or without:
 //
-//	GET /             who was reached and what arrived there: see package kind/whoami
+//	GET /             who was reached and what arrived there: see package e2e/whoami
 //	GET /ready        200, or what PUT /ready?status=503 asked for
 //	GET /fetch?url=   asks that URL from here, and returns the answer; 502 with the error if there is none within 3 s
 //
@@ -27,7 +27,7 @@ import (
 
 	proxyproto "github.com/pires/go-proxyproto"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
 func main() {

@@ -17,7 +17,7 @@ import (
 
 	proxyproto "github.com/pires/go-proxyproto"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
 func send(t *testing.T, method, target string) (int, string) {

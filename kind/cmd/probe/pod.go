@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
 // fetchTimeout is how long /fetch waits for an answer.

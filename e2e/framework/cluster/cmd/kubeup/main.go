@@ -20,7 +20,6 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
 )
 
 func main() {
@@ -61,7 +60,7 @@ func run(ctx context.Context, options cluster.Options, nodes int, address string
 	if err != nil {
 		return fmt.Errorf("--address: %w", err)
 	}
-	options.Programs, err = build.Kubernetes(ctx, os.Stderr)
+	options.Programs, err = cluster.FindPrograms()
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // Actions that run, the clock, what is due, and the state as a whole: settings, snapshots, copies.
 
-import {h, show, ask, act, say, table, button, labelled, words, duration, clockTime} from './dom.js';
+import {h, show, ask, act, say, table, button, labelled, offer, words, duration, clockTime} from './dom.js';
 import {cloud, all, find, readClock} from './store.js';
 import {actionTable, link, throttled} from './resources.js';
 
@@ -30,8 +30,8 @@ export function actions(main) {
 
 /** clock shows the clock, the timeline and the settings. */
 export function clock(main) {
-  const speed = h('input', {type: 'number', min: 0, step: 'any', value: cloud.speed}), by = h('input', {value: '1h', size: 6});
-  const setSpeed = x => act(async () => { await ask('PUT', 'clock/speed', {speed: x}); speed.value = x; await readClock(); }, x ? `the clock runs at ${x}` : 'the clock stands still');
+  const speed = h('input', {type: 'number', min: 0, step: 'any'}), by = h('input', {value: '1h', size: 6});
+  const setSpeed = x => act(async () => { await ask('PUT', 'clock/speed', {speed: x}); await readClock(); offer(speed, cloud.speed); }, x ? `the clock runs at ${x}` : 'the clock stands still');
   const step = d => act(async () => { await ask('POST', 'clock/step', {by: d}); await readClock(); await read(); }, `${d} have passed`);
   const due = h('div'), forks = h('div');
   const profile = h('input', {size: 10}), limit = h('input', {type: 'number', min: 0});
@@ -73,10 +73,11 @@ export function clock(main) {
       button(`Remove copy ${f.id}`, () => act(async () => { await ask('DELETE', `forks/${f.id}`); await read(); }, 'the copy is removed'))]), 'None.'));
   }
 
+  offer(speed, cloud.speed);
   const again = () => { if (!document.hidden) read().catch(() => {}); };
   again();
-  ask('GET', 'profile').then(a => { profile.value = a.actions; }, e => say(e.message, true));
-  ask('GET', 'rate_limit').then(a => { limit.value = a.limit; }, e => say(e.message, true));
+  ask('GET', 'profile').then(a => offer(profile, a.actions), e => say(e.message, true));
+  ask('GET', 'rate_limit').then(a => offer(limit, a.limit), e => say(e.message, true));
   const timer = setInterval(again, 1500);
   return () => clearInterval(timer);
 }

@@ -66,6 +66,14 @@ export function button(label, work, properties = {}) {
 /** labelled makes a field with its label. */
 export const labelled = (text, field) => h('label', {}, `${text} `, field);
 
+/** offer puts a value of the cloud into a field, unless somebody has typed another one since the last offer. */
+export function offer(field, value) {
+  const typed = field.value !== (field.dataset.offered ?? field.defaultValue);
+  if (typed && field.value !== String(value)) return;
+  field.value = value;
+  field.dataset.offered = field.value;
+}
+
 /** table makes a table that can be scrolled by keyboard. rows are lists of cells: texts or elements. */
 export function table(caption, heads, rows, empty) {
   if (rows.length === 0 && empty) return h('p', {class: 'empty'}, empty);

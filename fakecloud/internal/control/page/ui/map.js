@@ -7,28 +7,44 @@ import {health, link, throttled, begin} from './resources.js';
 // How servers are drawn depends on their number: with all that they have, by name, or as dots, of which at most maxDots are drawn.
 const full = 60, named = 300, maxDots = 2000;
 
-const traffic = new Map(); // of load balancers, by id: {open, requests, connections, bytes} per second
+// What moves: of load balancers by id {open, requests, connections, bytes}, and of their targets by both ids {open, taken, total}. All but
+// open and total are per second.
+const traffic = new Map();
 let before = new Map(), beforeAt = 0;
+
+/** targetKey names a target in traffic by the id of its server, or by its address. */
+const targetKey = (lb, target) => `${lb} ${target}`;
 
 /** readTraffic reads the figures of load balancers from the metrics, and computes the rates since the last call. */
 async function readTraffic() {
   const text = await (await fetch('metrics')).text();
   const at = performance.now(), totals = new Map();
   for (const line of text.split('\n')) {
-    const m = line.match(/^fakecloud_load_balancer_(open_connections|connections_total|requests_total|bytes_total)\{.*load_balancer="(\d+)".*\} (\S+)$/);
+    const m = line.match(/^fakecloud_load_balancer_(target_)?(open|connections|requests|bytes|taken)(?:_connections|_total)?\{(.*)\} (\S+)$/);
     if (!m) continue;
-    const t = totals.get(+m[2]) ?? {open: 0, connections: 0, requests: 0, bytes: 0};
-    t[m[1].split('_')[0]] += +m[3];
-    totals.set(+m[2], t);
+    const label = name => m[3].match(`(?:^|,)${name}="([^"]*)"`)?.[1];
+    const lb = label('load_balancer'), key = m[1] ? targetKey(lb, label('server') || label('address')) : lb;
+    const t = totals.get(key) ?? {open: 0, connections: 0, requests: 0, bytes: 0, taken: 0};
+    t[m[2]] += +m[4];
+    totals.set(key, t);
   }
   const seconds = (at - beforeAt) / 1000;
   traffic.clear();
-  for (const [id, t] of totals) {
-    const b = before.get(id) ?? t;
+  for (const [key, t] of totals) {
+    const b = before.get(key) ?? t;
     const rate = name => Math.max(0, t[name] - b[name]) / seconds;
-    traffic.set(id, {open: t.open, connections: rate('connections'), requests: rate('requests'), bytes: rate('bytes')});
+    traffic.set(key, {open: t.open, total: t.taken, connections: rate('connections'), requests: rate('requests'), bytes: rate('bytes'),
+      taken: rate('taken')});
   }
   [before, beforeAt] = [totals, at];
+}
+
+const perSecond = n => `${n.toFixed(n < 10 ? 1 : 0)}/s`;
+
+/** gets says what a target gets: what it serves now, and how much comes. It is empty for one that gets nothing. */
+function gets(lb, target) {
+  const t = traffic.get(targetKey(lb, target));
+  return t && (t.open || t.taken) ? `${t.open} open, ${perSecond(t.taken)}` : '';
 }
 
 /** drawMap shows the map until what it returns is called. */
@@ -79,8 +95,13 @@ export function drawMap(main) {
 /** attached returns what is drawn on servers, by their ids: volumes, firewalls, Floating IPs, routes and the running action. */
 function attached(servers) {
   const on = new Map(servers.map(s => [s.id, []]));
-  const add = (id, text, item, state = '') => on.get(id)?.push({text, item, state});
-  for (const lb of all('load_balancer')) for (const [id, status] of health(lb.resource).byServer) add(id, lb.resource.name, lb, `state ${status}`);
+  const add = (id, text, item, state = '', more = '') => on.get(id)?.push({text, item, state, more});
+  for (const lb of all('load_balancer')) {
+    for (const [id, status] of health(lb.resource).byServer) {
+      const got = gets(lb.id, id), t = traffic.get(targetKey(lb.id, id));
+      add(id, [lb.resource.name, got].filter(Boolean).join(': '), lb, `state ${status}`, t && `, has sent ${t.total.toLocaleString('en')} here`);
+    }
+  }
   for (const v of all('volume')) add(v.resource.server, `${v.resource.size} GB`, v);
   for (const f of all('floating_ip')) add(f.resource.server, f.resource.ip, f);
   for (const s of servers) for (const f of s.resource.public_net?.firewalls ?? []) add(s.id, find(f.id)?.resource.name ?? 'firewall', find(f.id));
@@ -95,12 +116,14 @@ function attached(servers) {
 }
 
 function balancer(lb) {
-  const r = lb.resource, h1 = health(r), t = traffic.get(lb.id);
+  const r = lb.resource, h1 = health(r), t = traffic.get(String(lb.id));
   return h('article', {class: 'box balancer', 'data-lb': lb.id}, h('h4', {}, link(lb)),
     h('div', {class: 'small'}, r.public_net?.ipv4?.ip ?? 'no address yet', ` · ${r.load_balancer_type.name}`),
     r.services.map(s => h('div', {class: 'small'}, `${s.protocol} ${s.listen_port} → ${s.destination_port}`)),
     h('div', {class: `state ${!h1.total ? 'unknown' : h1.healthy === h1.total ? 'healthy' : h1.healthy ? 'degraded' : 'unhealthy'}`},
       h1.total ? `${h1.text} healthy` : 'no targets'),
+    r.targets.filter(x => x.type === 'ip' && gets(lb.id, x.ip.ip)).slice(0, 20).map(x =>
+      h('div', {class: 'small'}, `${x.ip.ip}: ${gets(lb.id, x.ip.ip)}`)),
     t && h('div', {class: 'small'}, `${plural(t.open, 'connection')} open, ${t.requests >= 0.5 ? `${Math.round(t.requests)} requests` :
       `${t.connections.toFixed(t.connections < 10 ? 1 : 0)} connections`}/s, ${bytes(t.bytes)}/s`));
 }
@@ -140,7 +163,7 @@ function card(s, chips) {
       r.status !== 'running' && ` · ${r.status}`),
     h('div', {class: 'small'}, [r.private_net?.[0]?.ip, r.public_net?.ipv4?.ip].filter(Boolean).join(' · ')),
     chips.length > 0 && h('div', {class: 'chips'}, chips.slice(0, 6).map(c => h('a', {class: `chip ${c.state}`, href: `#/resource/${c.item?.id}`,
-      title: c.item ? words(c.item.kind) : ''}, c.text)), chips.length > 6 && h('span', {class: 'chip'}, `+${chips.length - 6}`)));
+      title: c.item ? words(c.item.kind) + c.more : ''}, c.text)), chips.length > 6 && h('span', {class: 'chip'}, `+${chips.length - 6}`)));
 }
 
 const label = s => h('a', {class: 'server', href: `#/resource/${s.id}`, 'data-key': `server ${s.id}`},
@@ -156,7 +179,7 @@ function rest(kind, wanted, title) {
     items.length > 30 && h('li', {}, `and ${items.length - 30} more`)));
 }
 
-/** connect draws a line from each load balancer to each of its targets, in the colour of its health. */
+/** connect draws a line from each load balancer to each of its targets, in the colour of its health. It is thick while the target gets something. */
 function connect(view, balancers) {
   view.querySelector('svg.lines')?.remove();
   const ns = 'http://www.w3.org/2000/svg', svg = document.createElementNS(ns, 'svg');
@@ -173,7 +196,7 @@ function connect(view, balancers) {
       const [x2, y2] = [to.left - origin.left, to.top + 14 - origin.top];
       const path = document.createElementNS(ns, 'path');
       path.setAttribute('d', `M${x1} ${y1} C${x1 + 60} ${y1} ${x2 - 60} ${y2} ${x2} ${y2}`);
-      path.setAttribute('class', status);
+      path.setAttribute('class', gets(lb.id, server) ? `${status} busy` : status);
       svg.append(path);
     }
   }

@@ -1,0 +1,100 @@
+package specs
+
+import (
+	"encoding/json"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// These are the incidents of fakecloud/INCIDENTS.md that concern what orders servers. Failed actions are left out: a server whose start has
+// failed is there and stopped, and only a health check of the MachineDeployment replaces its Machine.
+var _ = DescribeTable("An incident in the cloud costs no Machine and no server too many, and ends with the Machines that are wanted, when",
+	framework.Needs(framework.Machines, framework.NodeRoutes), framework.Long,
+	Label(framework.OwnCloud, framework.Incident, "machine", "fault", "fake-only"), rehearseWithMachines,
+	Entry("the server type is sold out", "sold-out="+hetzner.ServerType+"@"+hetzner.Location),
+	Entry("the account may own no further server", "limit-servers=2"),
+	Entry("someone else uses up the rate limit", "rate-limit=24h"),
+	Entry("the token is revoked for a while", "token-revoked=24h"),
+	Entry("the token is that of another project", "token-of-another-project"),
+	Entry("the token may only read", "token-read-only"),
+	Entry("the answers to writes are lost", "answers-lost"),
+	Entry("the API answers with errors in bursts", "server-errors=503@2s@3s"),
+	Entry("connections are cut in the middle of an answer", "connections-cut"),
+	Entry("all lists are empty although everything is there", "lists-empty=24h"),
+	Entry("writes meet conflicts", "conflicts"),
+)
+
+// rehearseWithMachines wants one Machine more during an incident, while a Node is not ready, and judges what there is and what costs money.
+func rehearseWithMachines(ctx SpecContext, scenario string) {
+	env := hetzner.NewEnv(ctx, hetzner.Options{})
+	env.Machines.Start(ctx)
+	env.Machines.Create(ctx, env.Machines.Deployment("pool", 2))
+	names := env.Machines.Await(ctx, "pool", 2)
+	was := map[string]types.UID{}
+	for _, m := range env.Machines.List(ctx) {
+		was[m.Name] = m.UID
+	}
+	card := env.StartIncident(ctx, scenario)
+	card.Client = hetzner.MachineController
+
+	By("during the incident")
+	env.Nodes.Crash(ctx, env.Nodes.Simulated(names[1]))
+	env.Machines.Scale(ctx, "pool", 3)
+	card.AwaitRequests(ctx, incidentRequests)
+	judge := func(when string) {
+		kept := map[types.UID]bool{}
+		for _, m := range env.Machines.List(ctx) {
+			kept[m.UID] = m.DeletionTimestamp == nil
+		}
+		servers := allServers(ctx, env.Cloud.Fake)
+		for name, uid := range was {
+			if !kept[uid] {
+				card.Wrong("%s, Machine %s was replaced, whose server is there", when, name)
+			}
+			if !slices.Contains(servers, name) {
+				card.Wrong("%s, the server of Machine %s was deleted", when, name)
+			}
+		}
+		if len(servers) > 3 {
+			card.Wrong("%s, the %d servers %v cost money for three Machines", when, len(servers), servers)
+		}
+	}
+	judge("during the incident")
+	card.ExpectMet()
+
+	By("after the incident")
+	card.End(ctx)
+	env.Nodes.Simulated(names[1]).PowerOn()
+	env.Machines.Await(ctx, "pool", 3)
+	judge("after the incident")
+	env.Machines.Scale(ctx, "pool", 1)
+	left := env.Machines.Await(ctx, "pool", 1)
+	Expect(allServers(ctx, env.Cloud.Fake)).To(ConsistOf(left), "a server without a Machine costs money")
+	card.Expect()
+}
+
+// allServers returns the names of all servers, of all projects, whatever the API says.
+func allServers(ctx SpecContext, cloud *fakecloud.Cloud) (names []string) {
+	GinkgoHelper()
+	text, err := cloud.State(ctx, fakecloud.Selection{Kinds: []string{"server"}})
+	Expect(err).NotTo(HaveOccurred())
+	var state struct {
+		Projects []struct {
+			Resources struct{ Servers []struct{ Name string } }
+		}
+	}
+	Expect(json.Unmarshal(text, &state)).To(Succeed())
+	for _, p := range state.Projects {
+		for _, s := range p.Resources.Servers {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}

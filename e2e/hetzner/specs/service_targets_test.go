@@ -1,0 +1,187 @@
+package specs
+
+import (
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
+)
+
+var _ = Describe("The load balancer of a Service", Label("service", "dataplane"), func() {
+	var env *hetzner.Env
+
+	BeforeEach(func(ctx SpecContext) {
+		env = hetzner.NewEnv(ctx, hetzner.Options{})
+	})
+
+	It("has all nodes as targets, which share the traffic evenly", func(ctx SpecContext) {
+		workers := env.Nodes.Workers(ctx, 2)
+		// With the policy Cluster, a node may forward to a pod on another node.
+		env.Services.Create(ctx, "web", func(s *corev1.Service) {
+			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		})
+		address := env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(workers.Names()...))
+		each := map[string]int{}
+		for _, name := range workers.Names() {
+			each[name] = 10
+		}
+		Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 10*len(workers))).To(Equal(each))
+	})
+
+	It("reaches all servers with a label by one target, without a request that fails", Label(framework.OwnCloud),
+		framework.Needs(framework.SelectorTargets), func(ctx SpecContext) {
+			names := []string{"node-1", "node-2", "node-3"}
+			for _, name := range names {
+				env.Nodes.Create(ctx, name)
+			}
+			servers, err := env.Cloud.Client.Server.All(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			for _, server := range servers {
+				labels := maps.Clone(server.Labels)
+				labels["pool"] = "web"
+				_, _, err := env.Cloud.Client.Server.Update(ctx, server, hcloud.ServerUpdateOpts{Labels: labels})
+				Expect(err).NotTo(HaveOccurred())
+			}
+			env.Services.Create(ctx, "web", func(s *corev1.Service) {
+				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+			})
+			address := env.Traffic.AwaitServed(ctx, "web")
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
+			stream := env.Traffic.Stream(ctx, address, framework.Port)
+
+			env.Services.Update(ctx, "web", annotate(map[string]string{"server-selector": "pool=web"}))
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(lb.Targets).To(HaveExactElements(And(
+					HaveField("Type", hcloud.LoadBalancerTargetTypeLabelSelector), HaveField("Targets", HaveLen(len(names))))))
+			})
+			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
+
+			By("making each node a target of its own again")
+			env.Services.Update(ctx, "web", annotate(map[string]string{"server-selector": ""}))
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(lb.Targets).To(HaveLen(len(names)))
+			})
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
+			stream.ExpectUndisturbed()
+		})
+
+	It("has the nodes as targets that the node selector chooses, and no others", framework.Needs(framework.NodeSelector),
+		func(ctx SpecContext) {
+			names := env.Nodes.Workers(ctx, 2).Names()
+			edge := "edge"
+			env.Nodes.SetLabel(ctx, names[0], "pool", &edge)
+			env.Services.Create(ctx, "web", annotate(map[string]string{"node-selector": "pool=edge"}))
+			env.Traffic.AwaitServed(ctx, "web")
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[0]))
+		})
+
+	It("follows the labels of nodes, and a node selector that goes",
+		framework.Needs(framework.NodeSelector, framework.NodeLabelUpdates, framework.SettingUpdates), func(ctx SpecContext) {
+			names := env.Nodes.Workers(ctx, 2).Names()
+			edge, db := "edge", "db"
+			env.Nodes.SetLabel(ctx, names[0], "pool", &edge)
+			env.Nodes.SetLabel(ctx, names[1], "pool", &db)
+			env.Services.Create(ctx, "web", func(s *corev1.Service) {
+				s.Annotations[hetzner.Annotation+"node-selector"] = "pool in (edge,dmz)"
+			})
+			env.Traffic.AwaitServed(ctx, "web")
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[0]))
+
+			env.Nodes.SetLabel(ctx, names[1], "pool", &edge)
+			env.Nodes.SetLabel(ctx, names[0], "pool", nil)
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[1]))
+			env.Traffic.AwaitServed(ctx, "web")
+
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { delete(s.Annotations, hetzner.Annotation+"node-selector") })
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
+		})
+
+	It("loses no request when the node selector chooses a node that does not serve yet",
+		framework.Needs(framework.NodeSelector, framework.SettingUpdates, framework.LocalPolicy, framework.SmoothTargets),
+		Label(framework.OwnCloud),
+		func(ctx SpecContext) {
+			names := env.Nodes.Workers(ctx, 2).Names()
+			for i, pool := range []string{"old", "new"} {
+				env.Nodes.SetLabel(ctx, names[i], "pool", &pool)
+			}
+			selector := func(pool string) func(s *corev1.Service) {
+				return func(s *corev1.Service) { s.Annotations[hetzner.Annotation+"node-selector"] = "pool=" + pool }
+			}
+			env.Services.Create(ctx, "web", local, selector("old"))
+			env.Pods.SetEndpoints(ctx, "web", names[0])
+			address := env.Traffic.AwaitServed(ctx, "web")
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[0]))
+
+			begin := time.Now()
+			load := env.Traffic.Load(ctx, address, framework.Port)
+			load.AwaitAnswers(ctx, begin, 10)
+			env.Services.Update(ctx, "web", selector("new"))
+			env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{names[0]: "healthy", names[1]: "unhealthy"})
+			env.Pods.SetEndpoints(ctx, "web", names...)
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[1]))
+			load.AwaitAnswers(ctx, time.Now(), 10)
+			Expect(load.Since(ctx, begin, "during the change").Lost).To(BeEmpty())
+		})
+
+	It("sends traffic only to nodes with an endpoint with externalTrafficPolicy Local", framework.Needs(framework.LocalPolicy),
+		func(ctx SpecContext) {
+			names := env.Nodes.Workers(ctx, 2).Names()
+			first, second := names[0], names[1]
+			service := env.Services.Create(ctx, "web", func(s *corev1.Service) {
+				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+			})
+			env.Pods.SetEndpoints(ctx, "web", first)
+			address := env.Traffic.AwaitServed(ctx, "web")
+			lb := env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{first: "healthy", second: "unhealthy"})
+			Expect(hetzner.ServiceOn(lb, framework.Port).HealthCheck).To(And(
+				HaveField("Port", BeEquivalentTo(service.Spec.HealthCheckNodePort)), HaveField("HTTP.Path", "/healthz")))
+			Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{first: 6}))
+
+			By("moving the endpoint")
+			before := hetzner.Settings(lb)
+			env.Pods.SetEndpoints(ctx, "web", second)
+			env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{first: "unhealthy", second: "healthy"})
+			Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{second: 6}))
+			Expect(hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "endpoints must not change the load balancer")
+
+			By("changing to the policy Cluster")
+			env.Services.Update(ctx, "web", func(s *corev1.Service) {
+				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
+			})
+			lb = env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
+			check := hetzner.ServiceOn(lb, framework.Port).HealthCheck
+			Expect(check.Protocol).To(BeEquivalentTo("tcp"))
+			Expect(check.Port).To(BeEquivalentTo(service.Spec.Ports[0].NodePort))
+			env.Traffic.AwaitServed(ctx, "web")
+		})
+
+	It("checks targets as the annotations say, and sends traffic only to those that pass", framework.Needs(framework.HealthChecks),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			env.Nodes.Create(ctx, "node-1", "node-2")
+			env.Services.Create(ctx, "web", func(s *corev1.Service) {
+				s.Annotations[hetzner.Annotation+"health-check-protocol"] = "http"
+				s.Annotations[hetzner.Annotation+"health-check-http-path"] = "/ready"
+				s.Annotations[hetzner.Annotation+"http-status-codes"] = "200,204"
+			})
+			address := env.Traffic.AwaitServed(ctx, "web")
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
+			web := types.NamespacedName{Namespace: env.Services.Namespace, Name: "web"}
+			sick := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+			env.Nodes.Simulated("node-1").SetHandler(web, sick)
+			env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{"node-1": "unhealthy", "node-2": "healthy"})
+			Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{"node-2": 6}))
+
+			By("accepting the node's answer")
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Annotations[hetzner.Annotation+"http-status-codes"] = "2??" })
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
+		})
+})

@@ -1,0 +1,96 @@
+package specs
+
+import (
+	"fmt"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
+)
+
+var _ = Describe("Service", Label("service"), func() {
+	It("is deleted with its load balancer, whose ports close and whose addresses become free", Label("dataplane", framework.OwnCloud),
+		func(ctx SpecContext) {
+			// There are two public addresses: a third Service can be served only if deletion frees them.
+			env := hetzner.NewEnv(ctx, hetzner.Options{LoadBalancerBits: 30})
+			env.Nodes.Create(ctx, "node-1")
+			var private string
+			for i := range 3 {
+				name := fmt.Sprintf("web-%d", i)
+				env.Services.Create(ctx, name)
+				address := env.Traffic.AwaitServed(ctx, name)
+				lb := env.LoadBalancers.Of(ctx, name)
+				Expect(lb.PrivateNet).To(HaveLen(1))
+				if i == 0 {
+					private = lb.PrivateNet[0].IP.String()
+				}
+				Expect(lb.PrivateNet[0].IP.String()).To(Equal(private), "the address in the network was not freed")
+
+				env.Services.Delete(ctx, name)
+				env.Services.AwaitGone(ctx, name)
+				Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+				Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue(), "%s:%d still listens", address, framework.Port)
+				Expect(env.Cloud.Fake.DataPlane().Endpoints(lb.ID)).To(BeEmpty())
+			}
+		})
+
+	It("converges on the last of many rapid updates", Label("dataplane"), func(ctx SpecContext) {
+		env := hetzner.NewEnv(ctx, hetzner.Options{})
+		env.Nodes.Workers(ctx, 1)
+		env.Services.Create(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
+
+		const updates = 25
+		for i := range updates {
+			env.Services.Update(ctx, "web", func(s *corev1.Service) {
+				s.Annotations[hetzner.Annotation+"algorithm-type"] = []string{"least_connections", "round_robin"}[i%2]
+				s.Annotations[hetzner.Annotation+"name"] = env.Unique(fmt.Sprintf("web-%d", i))
+				s.Spec.Ports = s.Spec.Ports[:1]
+				s.Spec.Ports[0].Port = framework.Port + int32(i)
+			})
+		}
+		lb := env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			g.Expect(lb.Name).To(Equal(env.Unique(fmt.Sprintf("web-%d", updates-1))))
+			g.Expect(lb.Algorithm.Type).To(BeEquivalentTo("least_connections"))
+			g.Expect(hetzner.ListenPorts(lb)).To(ConsistOf(framework.Port + updates - 1))
+		})
+		env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port+updates-1)
+		env.CCM.AwaitIdle(ctx)
+		Expect(env.LoadBalancers.Of(ctx, "web")).To(HaveField("ID", lb.ID))
+		Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue())
+	})
+
+	It("says that it has more ports than the load balancer's type has room for, and gets them with a larger type",
+		framework.Needs(framework.TypeLimits), func(ctx SpecContext) {
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
+			env.Services.Create(ctx, "web", func(s *corev1.Service) {
+				s.Spec.Ports = nil
+				for n := range int32(6) { // an lb11 has five
+					s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(9000+n))
+				}
+			})
+			event := env.Services.AwaitEvent(ctx, "web", "LoadBalancerTypeLimit",
+				And(ContainSubstring("5 services of 6"), ContainSubstring("lb21")))
+			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
+			Expect(hetzner.ListenPorts(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf(9000, 9001, 9002, 9003, 9004))
+			env.Services.Update(ctx, "web", annotate(map[string]string{"type": "lb21"}))
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(hetzner.ListenPorts(lb)).To(ConsistOf(9000, 9001, 9002, 9003, 9004, 9005))
+			})
+		})
+
+	It("says that UDP is not supported", framework.Needs(framework.SettingEvents), func(ctx SpecContext) {
+		env := hetzner.NewEnv(ctx, hetzner.Options{})
+		env.Services.Create(ctx, "dns", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP })
+		env.Services.AwaitEvent(ctx, "dns", "InvalidSettings", And(ContainSubstring("8080"), ContainSubstring("UDP"),
+			ContainSubstring("TCP only")))
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+
+		env.Services.Update(ctx, "dns", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolTCP })
+		env.Services.AwaitIngress(ctx, "dns")
+	})
+})
