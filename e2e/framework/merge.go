@@ -31,6 +31,14 @@ type shardReport struct {
 // MergeShards writes into the folder out what a run of all specs would have written there, from the folders of shards. If one is missing,
 // it writes the rest, marked as incomplete, and returns an error.
 func MergeShards(out string, folders []string) error {
+	ccm, err := LoadCCM()
+	if err != nil {
+		return err
+	}
+	return mergeFolders(out, folders, ccm)
+}
+
+func mergeFolders(out string, folders []string, ccm CCMDescription) error {
 	all := make([]shardReport, len(folders))
 	for i, folder := range folders {
 		var err error
@@ -43,10 +51,6 @@ func MergeShards(out string, folders []string) error {
 	}
 	if len(all) == 0 {
 		return errors.New("there are no shards to merge: name their folders, such as out/e2e-embedded-1-of-5")
-	}
-	ccm, err := LoadCCM()
-	if err != nil {
-		return err
 	}
 	if name := all[0].run.CCM; ccm.Name != name {
 		return fmt.Errorf("the shards tested %s, and not %s: set %s to its file", name, ccm.Name, EnvCCM)

@@ -14,12 +14,12 @@ import (
 // EnvShard is such as 2/5: the second of five parts of the specs, so that five machines run all of them.
 const EnvShard = "SHARD"
 
-// Shard makes a configuration skip the specs that are not in the part of EnvShard. Of all that would run without it, each part takes about
-// as long. Of the specs of an ordered container, one part has all.
-func Shard(description string, config *types.SuiteConfig) {
+// Shard returns the configuration with which RunSpecs runs the specs of EnvShard only: a part of those that would run with the given one,
+// by how long they take. Of the specs of an ordered container, one shard runs all.
+func Shard(description string, config types.SuiteConfig) types.SuiteConfig {
 	text := os.Getenv(EnvShard)
 	if text == "" {
-		return
+		return config
 	}
 	number, of, err := parseShard(text)
 	if err != nil {
@@ -29,12 +29,13 @@ func Shard(description string, config *types.SuiteConfig) {
 	if err != nil {
 		panic(fmt.Sprintf("%s=%s: %v", shards.EnvDurations, os.Getenv(shards.EnvDurations), err))
 	}
-	for name, shard := range durations.Split(unitsOf(PreviewSpecs(description, *config)), of) {
+	for name, shard := range durations.Split(unitsOf(PreviewSpecs(description, config)), of) {
 		if shard != number {
 			// Ginkgo looks for it in the description and the name. So it leaves the spec out without a label, which reports would show.
 			config.SkipStrings = append(config.SkipStrings, "^"+regexp.QuoteMeta(description+" "+name)+"$")
 		}
 	}
+	return config
 }
 
 func parseShard(text string) (number, of int, err error) {

@@ -25,9 +25,6 @@ import (
 // envDivided makes TestTheDividedSuite run its specs. The test is started as a process of its own, as the suite is.
 const envDivided = "FRAMEWORK_TEST_DIVIDED"
 
-// exampleCCM is the file of the CCM that the divided suite says to test.
-const exampleCCM = "../ccms/example-ccm.yaml"
-
 // TestTheDividedSuite is a suite with a spec of each kind, for the tests below.
 func TestTheDividedSuite(t *testing.T) {
 	if os.Getenv(envDivided) == "" {
@@ -69,8 +66,23 @@ func TestTheDividedSuite(t *testing.T) {
 	})
 	const name = "divided"
 	config, _ := GinkgoConfiguration()
-	Shard(name, &config)
-	RunSpecs(t, name, config)
+	RunSpecs(t, name, Shard(name, config))
+}
+
+// testedCCM is the file of the CCM that the suite says it tests.
+const testedCCM = "../ccms/ccm-from-scratch.yaml"
+
+func merge(t *testing.T, out string, folders ...string) error {
+	t.Helper()
+	text, err := os.ReadFile(testedCCM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ccm, err := parseCCM(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mergeFolders(out, folders, ccm)
 }
 
 // runDivided runs the suite in a process and returns its folder.
@@ -80,7 +92,7 @@ func runDivided(t *testing.T, env ...string) string {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestTheDividedSuite$", "-ginkgo.label-filter", "!"+RealNodes+
 		" && !filtered", "-ginkgo.randomize-all", "-ginkgo.no-color",
 		"-ginkgo.json-report", filepath.Join(out, jsonReport), "-ginkgo.junit-report", filepath.Join(out, junitReport))
-	cmd.Env = append(os.Environ(), append(env, envDivided+"=1", EnvOut+"="+out, EnvCluster+"=embedded", EnvCCM+"="+exampleCCM)...)
+	cmd.Env = append(os.Environ(), append(env, envDivided+"=1", EnvOut+"="+out, EnvCluster+"=embedded", EnvCCM+"="+testedCCM)...)
 	if printed, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(printed), "Ran ") {
 		t.Fatalf("%v\n%s", err, printed)
 	}
@@ -160,7 +172,7 @@ func willRun(t *testing.T, folder string) int {
 }
 
 func TestTheMergedShardsEqualARunOfAllSpecs(t *testing.T) {
-	t.Setenv(EnvCCM, exampleCCM)
+	t.Parallel()
 	whole := runDivided(t)
 	var folders []string
 	ran := map[string]int{}
@@ -189,7 +201,7 @@ func TestTheMergedShardsEqualARunOfAllSpecs(t *testing.T) {
 	}
 	merged := filepath.Join(t.TempDir(), "merged")
 	slices.Reverse(folders)
-	if err := MergeShards(merged, folders); err != nil {
+	if err := merge(t, merged, folders...); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := timeless(readRun(t, merged)), timeless(readRun(t, whole)); !reflect.DeepEqual(got, want) || len(got.Specs) != 20 {
@@ -218,9 +230,9 @@ func TestTheMergedShardsEqualARunOfAllSpecs(t *testing.T) {
 }
 
 func TestAMissingShardIsNamed(t *testing.T) {
-	t.Setenv(EnvCCM, exampleCCM)
+	t.Parallel()
 	second, merged := runDivided(t, EnvShard+"=2/3"), t.TempDir()
-	err := MergeShards(merged, []string{second})
+	err := merge(t, merged, second)
 	if err == nil || !strings.HasSuffix(err.Error(), "incomplete: shard 1/3 is missing, shard 3/3 is missing") {
 		t.Errorf("got %v", err)
 	}
@@ -228,14 +240,14 @@ func TestAMissingShardIsNamed(t *testing.T) {
 		t.Errorf("the merged run: %q, %q", run.Incomplete, run.Shard)
 	}
 	whole := runDivided(t)
-	if err := MergeShards(merged, []string{second, whole}); err == nil || !strings.Contains(err.Error(), "not the folder of a shard") {
+	if err := merge(t, merged, second, whole); err == nil || !strings.Contains(err.Error(), "not the folder of a shard") {
 		t.Errorf("with a whole run: got %v", err)
 	}
-	if err := MergeShards(merged, []string{second, runDivided(t, EnvShard+"=1/2")}); err == nil ||
+	if err := merge(t, merged, second, runDivided(t, EnvShard+"=1/2")); err == nil ||
 		!strings.Contains(err.Error(), "is a shard of another run than "+second) {
 		t.Errorf("with one of another run: got %v", err)
 	}
-	if err := MergeShards(merged, nil); err == nil || !strings.Contains(err.Error(), "name their folders") {
+	if err := merge(t, merged); err == nil || !strings.Contains(err.Error(), "name their folders") {
 		t.Errorf("of nothing: got %v", err)
 	}
 }

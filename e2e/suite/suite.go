@@ -54,8 +54,7 @@ func Run(t *testing.T, c Config) {
 	suite, reporter := GinkgoConfiguration()
 	suite.LabelFilter = both(suite.LabelFilter, c.Labels)
 	name := cmp.Or(c.Name, "conformance")
-	framework.Shard(name, &suite)
-	RunSpecs(t, name, suite, reporter)
+	RunSpecs(t, name, framework.Shard(name, suite), reporter)
 }
 
 func (c Config) configure() error {

@@ -129,8 +129,7 @@ func (e e2e) merge(ctx context.Context, results map[int]result, w io.Writer) err
 	}
 	for _, args := range [][]string{args, {"report", "out"}} {
 		cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./e2e/cmd/e2e"}, args...)...)
-		cmd.Env = append(os.Environ(), "CCM=e2e/ccms/ccm-from-scratch.yaml")
-		cmd.Stdout, cmd.Stderr = w, w
+		cmd.Stdout, cmd.Stderr, cmd.Env = w, w, append(os.Environ(), "CCM=e2e/ccms/ccm-from-scratch.yaml")
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("merging the reports: %w", err)
 		}
