@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -297,15 +298,15 @@ func TestAnImageThatCannotBePulledEndsTheRun(t *testing.T) {
 func TestAnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, w := newCluster(t), sim{seeds: 10, first: 1, shards: 1}
-		away := true
+		var back atomic.Bool
 		c.PrependReactor("list", "pods", func(clienttesting.Action) (bool, kruntime.Object, error) {
-			return away, nil, apierrors.NewInternalError(errors.New("etcd is away"))
+			return !back.Load(), nil, apierrors.NewInternalError(errors.New("etcd is away"))
 		})
 		var results map[int]result
 		var err error
 		go func() { results, err = c.runner(w).run(t.Context(), "job") }()
 		time.Sleep(time.Minute)
-		away = false
+		back.Store(true)
 		c.pod("job", 0, corev1.PodPending, "-", func(pod *corev1.Pod) {
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled,
 				Status: corev1.ConditionFalse, Message: "too little memory"})
