@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -30,7 +31,7 @@ import (
 type cluster struct {
 	*fake.Clientset
 	t    *testing.T
-	logs map[string]string
+	logs sync.Map
 	out  bytes.Buffer
 	made int // pods
 }
@@ -38,7 +39,7 @@ type cluster struct {
 const namespace = "tests"
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{Clientset: fake.NewClientset(), t: t, logs: map[string]string{}}
+	c := &cluster{Clientset: fake.NewClientset(), t: t}
 	// As the garbage collector does.
 	c.PrependReactor("delete", "jobs", func(a clienttesting.Action) (bool, kruntime.Object, error) {
 		if p := a.(clienttesting.DeleteAction).GetDeleteOptions().PropagationPolicy; p == nil || *p != metav1.DeletePropagationBackground {
@@ -68,11 +69,11 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) runner(w work) *runner {
 	return &runner{kube: c, namespace: namespace, image: "image", work: w, out: &c.out, options: options{env: w.settings()},
 		logs: func(_ context.Context, pod string) (io.ReadCloser, error) {
-			text, ok := c.logs[pod]
+			text, ok := c.logs.Load(pod)
 			if !ok {
 				return nil, errors.New("the node is gone")
 			}
-			return io.NopCloser(strings.NewReader(text)), nil
+			return io.NopCloser(strings.NewReader(text.(string))), nil
 		}}
 }
 
@@ -92,7 +93,7 @@ func (c *cluster) pod(job string, index int, phase corev1.PodPhase, log string, 
 		f(pod)
 	}
 	if log != "-" {
-		c.logs[name] = log
+		c.logs.Store(name, log)
 	}
 	if _, err := c.CoreV1().Pods(namespace).Create(context.Background(), pod, metav1.CreateOptions{}); err != nil {
 		c.t.Error(err)
