@@ -2,10 +2,16 @@ package loadbalancer
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	cloudapi "k8s.io/cloud-provider/api"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
@@ -95,4 +101,31 @@ func names(targets []plan.Target) string {
 		servers = append(servers, strconv.FormatInt(t.ServerID, 10))
 	}
 	return plan.Abbreviate(servers)
+}
+
+// nodesByServer returns all Nodes that there are now.
+func (l *Controller) nodesByServer() map[int64]*corev1.Node {
+	lister, _ := l.evidence.Listers()
+	nodes := map[int64]*corev1.Node{}
+	for _, n := range nodeinfo.List(lister) {
+		if id, err := nodeinfo.ParseProviderID(n.Spec.ProviderID); err == nil {
+			nodes[id] = n
+		}
+	}
+	return nodes
+}
+
+// checkNode returns an error if a target is to leave whose Node has changed since the sync began: it may be chosen again. To remove many
+// targets takes many seconds.
+func (s *serviceSync) checkNode(op plan.Op) error {
+	was := s.began[op.Target.ServerID]
+	if op.Kind != plan.OpRemoveTarget || op.Undo != nil || was == nil {
+		return nil
+	}
+	now := s.nodesByServer()[op.Target.ServerID]
+	if now == nil || now == was || now.DeletionTimestamp != nil ||
+		maps.Equal(now.Labels, was.Labels) && equality.Semantic.DeepEqual(now.Spec.Taints, was.Spec.Taints) {
+		return nil
+	}
+	return cloudapi.NewRetryError(fmt.Sprintf("node %s has changed meanwhile, so the sync begins again", now.Name), time.Second)
 }

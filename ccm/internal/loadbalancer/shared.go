@@ -143,7 +143,7 @@ func (l *Controller) removePorts(ctx context.Context, uid string, lb *hcloud.Loa
 	for _, port := range plan.PortsToDelete(&plan.LoadBalancer{UID: uid}, lb) {
 		ops = append(ops, plan.Op{Kind: plan.OpDeleteService, Part: plan.PartPort(port), Port: port})
 	}
-	_, err := l.applyOps(ctx, lb, ops)
+	_, err := l.applyOps(ctx, lb, ops, nil)
 	return err
 }
 

@@ -70,8 +70,9 @@ type serviceSync struct {
 	opts  Options
 
 	in       plan.Input
-	unknown  []string              // annotations
-	obsolete []*hcloud.Certificate // to delete when no port uses them
+	began    map[int64]*corev1.Node // by server: all Nodes when the sync began
+	unknown  []string               // annotations
+	obsolete []*hcloud.Certificate  // to delete when no port uses them
 	errs     []error
 	result   Result
 }
@@ -79,6 +80,7 @@ type serviceSync struct {
 // run makes the sync. A new load balancer is created only if all settings are right: a mistyped
 // disable-public-network must not expose a Service. An existing one gets all that is right.
 func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
+	s.began = s.nodesByServer()
 	lb, err := s.find(ctx, s.svc)
 	if err != nil {
 		return err
@@ -172,7 +174,7 @@ func (s *serviceSync) failed(err error, settings ...string) {
 // reconcileAll sends the difference between plan and lb, and returns the resulting load balancer. If the
 // API refuses the planned type, the load balancer gets what there is room for without it.
 func (s *serviceSync) reconcileAll(ctx context.Context, planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
-	lb, ops, err := s.reconcile(ctx, s.svc, planned, lb)
+	lb, ops, err := s.reconcile(ctx, planned, lb)
 	s.result.Ops = ops
 	refused := findPart(err, func(p plan.Part) bool { return p == plan.PartType })
 	if refused == nil || endsSync(ctx, err) {
@@ -187,7 +189,7 @@ func (s *serviceSync) reconcileAll(ctx context.Context, planned *plan.LoadBalanc
 	}
 	s.in.Current, s.in.Limits = now, now.LoadBalancerType
 	planned, _ = plan.Compute(s.in)
-	lb, ops, err = s.reconcile(ctx, s.svc, planned, now)
+	lb, ops, err = s.reconcile(ctx, planned, now)
 	s.result.Ops = append(s.result.Ops, ops...)
 	s.failed(err)
 	return lb
@@ -308,7 +310,7 @@ func (s *serviceSync) warnFixed(ctx context.Context, lb *hcloud.LoadBalancer) {
 
 // reconcile sends the difference between plan and lb, and returns the resulting load balancer and the
 // operations that succeeded, also with an error.
-func (l *Controller) reconcile(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer,
+func (s *serviceSync) reconcile(ctx context.Context, planned *plan.LoadBalancer,
 	lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, []plan.Op, error) {
 	ops := plan.Diff(planned, lb)
 	if !planned.Guest {
@@ -318,22 +320,22 @@ func (l *Controller) reconcile(ctx context.Context, svc *corev1.Service, planned
 		return lb, nil, nil
 	}
 	if planned.Guest || len(plan.GuestsOf(lb)) > 0 {
-		unlock, err := l.sharing.Lock(ctx, strconv.FormatInt(lb.ID, 10))
+		unlock, err := s.sharing.Lock(ctx, strconv.FormatInt(lb.ID, 10))
 		if err != nil {
 			return lb, nil, err
 		}
 		defer unlock()
 	}
-	klog.InfoS("Updating load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID, "operations", plan.DescribeOps(ops, len(ops)))
-	defer l.store.Writing(planned.UID)()
-	done, err := l.applyOps(ctx, lb, ops)
+	klog.InfoS("Updating load balancer", "service", klog.KObj(s.svc), "loadBalancer", lb.ID, "operations", plan.DescribeOps(ops, len(ops)))
+	defer s.store.Writing(planned.UID)()
+	done, err := s.applyOps(ctx, lb, ops, s.checkNode)
 	if len(done) > 0 {
-		l.events.Normal(svc, event.Updated, "Updated load balancer %d: %s", lb.ID, plan.DescribeOps(done, 6))
+		s.events.Normal(s.svc, event.Updated, "Updated load balancer %d: %s", lb.ID, plan.DescribeOps(done, 6))
 	}
 	if endsAll := err != nil && endsSync(ctx, err); endsAll || !slices.ContainsFunc(ops, plan.ChangesAddresses) {
 		return lb, done, err
 	}
-	now, getErr := l.get(ctx, lb.ID)
+	now, getErr := s.get(ctx, lb.ID)
 	if getErr != nil {
 		return lb, done, errors.Join(err, getErr)
 	}

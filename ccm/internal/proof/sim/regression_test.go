@@ -70,6 +70,14 @@ func TestRegressions(t *testing.T) {
 			{kind: "service", who: "a", n: 2, m: 1},
 			{kind: settle},
 		}},
+		// The sync went on to remove targets whose Nodes were chosen again.
+		"Nodes that are chosen again while their targets are removed keep the capacity": {1, 6, []step{
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+			{kind: "pool switch"},
+			{wait: time.Second, kind: "pool switch"},
+			{kind: settle},
+		}},
 		// It left its network with all private targets, although public ones were to replace them.
 		"another private address and public targets at the same time keep the capacity": {1, 6, []step{
 			{kind: "service", who: "a", n: 11, m: 1},
