@@ -174,9 +174,9 @@ func stepped(c clock.Clock) bool {
 func (c *Cloud) Close() {
 	c.once.Do(func() {
 		_ = c.Sync() // see OnDiskError
-		close(c.closed)
 		c.mu.Lock()
-		saver := c.saver
+		saver := c.saver // which the cloud loses soon after it is closed
+		close(c.closed)
 		c.events.close()
 		c.closeHypervisors()
 		c.mu.Unlock()
