@@ -137,12 +137,14 @@ const (
 	away
 )
 
-// noteTaken is told of each state of a load balancer.
+// noteTaken is told of each state of a load balancer. A port that is gone has lost nothing when it comes again.
 func (g *guard) noteTaken(lb *hcloud.LoadBalancer) {
 	healthy := healthyServers(lb.Targets)
 	for t, how := range g.taken {
 		switch {
 		case t.lb != lb.ID:
+		case !slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == t.port }):
+			delete(g.taken, t)
 		case !healthy[t.port][t.server]:
 			g.taken[t] = away
 		case how == away:
