@@ -9,13 +9,13 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cputime"
 )
 
 // request sends one API request to a cloud within the process.
@@ -199,11 +199,11 @@ func dueActions(b *testing.B, subscribe bool) {
 		if err := c.SetSpeed(b.Context(), 0); err != nil {
 			b.Fatal(err)
 		}
-		start := cpu(b)
+		start := cputime.Used()
 		for i := range servers {
 			createServer(b, c, i)
 		}
-		created := cpu(b)
+		created := cputime.Used()
 		if subscribe {
 			events := c.Subscribe()
 			go func() {
@@ -218,22 +218,12 @@ func dueActions(b *testing.B, subscribe bool) {
 			b.Fatal(err)
 		}
 		create += created - start
-		due += cpu(b) - created
+		due += cputime.Used() - created
 		c.Close()
 	}
 	perAction := func(d time.Duration, n int) float64 { return float64(d.Microseconds()) / float64(b.N*n) }
 	b.ReportMetric(perAction(due, 2*servers), "cpu-µs/due-action")
 	b.ReportMetric(perAction(create, servers), "cpu-µs/create-request")
-}
-
-// cpu returns the CPU time of the process.
-func cpu(b testing.TB) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // createSelecting creates a load balancer with a service whose targets are all servers of createServer.
@@ -259,18 +249,18 @@ func BenchmarkSelectedServers(b *testing.B) {
 				for i := range balancers {
 					createSelecting(b, c, i)
 				}
-				before, start := heap(), cpu(b)
+				before, start := heap(), cputime.Used()
 				for i := range servers {
 					createServer(b, c, i)
 				}
-				created := cpu(b)
+				created := cputime.Used()
 				peak := heap()
-				stepped := cpu(b)
+				stepped := cputime.Used()
 				if err := c.Step(b.Context(), time.Minute); err != nil {
 					b.Fatal(err)
 				}
 				b.ReportMetric(float64((created-start).Microseconds())/servers, "create-cpu-µs/server")
-				b.ReportMetric(float64((cpu(b)-stepped).Microseconds())/servers, "health-cpu-µs/server")
+				b.ReportMetric(float64((cputime.Used()-stepped).Microseconds())/servers, "health-cpu-µs/server")
 				b.ReportMetric(float64(peak-before)/servers, "heap-B/server")
 				c.Close()
 			}

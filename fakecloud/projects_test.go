@@ -13,6 +13,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cputime"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -209,15 +210,15 @@ func BenchmarkProjects(b *testing.B) {
 	const n = 10_000
 	for b.Loop() {
 		before := heap()
-		start := cpu(b)
+		start := cputime.Used()
 		c := projectCloud(b, n)
-		b.ReportMetric(float64(cpu(b)-start)/n, "cpu-ns/project")
+		b.ReportMetric(float64(cputime.Used()-start)/n, "cpu-ns/project")
 		b.ReportMetric(float64(heap()-before)/n, "heap-B/empty-project")
 		for i := range n {
 			serveAs(b, c, i, apiRequest(b, "POST", "/v1/servers", serverBody(i)))
 		}
 		b.ReportMetric(float64(heap()-before)/n, "heap-B/project-of-a-server")
-		start = cpu(b)
+		start = cputime.Used()
 		all, err := c.Projects(b.Context())
 		if err != nil || len(all) != n+1 {
 			b.Fatal(len(all), err)
@@ -227,7 +228,7 @@ func BenchmarkProjects(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		b.ReportMetric(float64(cpu(b)-start)/n, "cpu-ns/drop")
+		b.ReportMetric(float64(cputime.Used()-start)/n, "cpu-ns/drop")
 		b.ReportMetric(float64(heap()-before)/n, "heap-B/dropped-project")
 		c.Close()
 	}

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 	"testing"
 	"time"
 
 	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cputime"
 )
 
 // The tests of this file measure the whole process, so that none of them is parallel. They count allocated bytes, and the CPU
@@ -26,21 +27,14 @@ func (c cost) String() string {
 
 func costOf(t *testing.T, work func()) cost {
 	t.Helper()
-	cpu := func() time.Duration {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			t.Fatal(err)
-		}
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
 	var before, after runtime.MemStats
 	runtime.GC()
 	// A collection costs by what lives, not by the work.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	runtime.ReadMemStats(&before)
-	start := cpu()
+	start := cputime.Used()
 	work()
-	used := cpu() - start
+	used := cputime.Used() - start
 	runtime.ReadMemStats(&after)
 	return cost{used, after.TotalAlloc - before.TotalAlloc}
 }

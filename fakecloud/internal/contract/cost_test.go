@@ -14,12 +14,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cputime"
 )
 
 // cost is what a request took of the process: its CPU time, allocations and allocated bytes.
@@ -35,19 +35,11 @@ var negligible = cost{cpu: 60 * time.Millisecond, allocs: 20_000, bytes: 8 << 20
 func costOf(f func()) cost {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	started := cpuTime()
+	started := cputime.Used()
 	f()
-	used := cpuTime() - started
+	used := cputime.Used() - started
 	runtime.ReadMemStats(&after)
 	return cost{used, float64(after.Mallocs - before.Mallocs), float64(after.TotalAlloc - before.TotalAlloc)}
-}
-
-func cpuTime() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // exceeds returns in what c is more than the base times a factor, and more than the least that counts. CPU time has a factor of its own.

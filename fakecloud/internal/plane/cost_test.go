@@ -7,12 +7,12 @@ import (
 	"net/netip"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cputime"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 )
 
@@ -132,9 +132,9 @@ func (s *selecting) cost(t *testing.T) (least targetCost) {
 		runtime.GC()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		start := cpuTime(t)
+		start := cputime.Used()
 		s.replace(t, servers)
-		used := cpuTime(t) - start
+		used := cputime.Used() - start
 		runtime.ReadMemStats(&after)
 		now := targetCost{used / servers, (after.Mallocs - before.Mallocs) / servers, (after.TotalAlloc - before.TotalAlloc) / servers}
 		if least = now.least(least); i == 0 {
@@ -142,15 +142,6 @@ func (s *selecting) cost(t *testing.T) (least targetCost) {
 		}
 	}
 	return least
-}
-
-func cpuTime(tb testing.TB) time.Duration {
-	tb.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // The cost is that of the whole process: the cloud, its events, the data plane and the report of the target's health.
@@ -183,9 +174,9 @@ func BenchmarkTarget(b *testing.B) {
 			s := newSelecting(b, n)
 			b.ReportAllocs()
 			b.ResetTimer()
-			start := cpuTime(b)
+			start := cputime.Used()
 			s.replace(b, b.N)
-			b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/float64(b.N), "cpu-µs/op")
+			b.ReportMetric(float64((cputime.Used()-start).Microseconds())/float64(b.N), "cpu-µs/op")
 		})
 	}
 }
