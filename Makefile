@@ -14,7 +14,7 @@ MODULES := . e2e e2e/hetzner fakecloud fakecloud/gomegacloud fakecloud/testconta
 
 .PHONY: run
 run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--help")
-	go tool fakecloud --data-plane $(ARGS)
+	@scripts/gorun.sh fakecloud/cmd/fakecloud --data-plane $(ARGS)
 
 .PHONY: up
 up: ## A kind cluster that is a Hetzner cluster; repairs an existing one (ARGS="--help")
