@@ -138,10 +138,12 @@ func env(c corev1.Container) map[string]string {
 	return values
 }
 
-func TestHelmHasNothingToSayAgainstTheChart(t *testing.T) {
+func TestHelmHasNothingToSayAgainstTheCharts(t *testing.T) {
 	t.Parallel()
-	if text, err := helm(t, "lint", "--strict", chartFolder); err != nil || strings.Contains(text, "[WARNING]") {
-		t.Errorf("%v: %s", err, text)
+	for _, folder := range []string{chartFolder, fakecloudFolder} {
+		if text, err := helm(t, "lint", "--strict", folder); err != nil || strings.Contains(text, "[WARNING]") {
+			t.Errorf("%s: %v: %s", folder, err, text)
+		}
 	}
 }
 

@@ -41,13 +41,6 @@ func simulate(t *testing.T, values ...string) (s simulated) {
 	return s
 }
 
-func TestHelmHasNothingToSayAgainstTheChartOfFakecloud(t *testing.T) {
-	t.Parallel()
-	if text, err := helm(t, "lint", "--strict", fakecloudFolder); err != nil || strings.Contains(text, "[WARNING]") {
-		t.Errorf("%v: %s", err, text)
-	}
-}
-
 func TestASharedCloudKeepsItsStateOnAVolume(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, set("persistence.size=2Gi", "persistence.storageClass=fast", "persistence.sync=true")...)

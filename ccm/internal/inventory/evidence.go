@@ -189,10 +189,8 @@ func (e *Evidence) sawLoadBalancers(token string, listed map[string]bool) {
 func (e *Evidence) KnownServers() map[int64]bool {
 	known := map[int64]bool{}
 	nodes, _ := e.Listers()
-	for _, n := range nodeinfo.List(nodes) {
-		if id, err := nodeinfo.ParseProviderID(n.Spec.ProviderID); err == nil {
-			known[id] = true
-		}
+	for id := range nodeinfo.ByServer(nodes) {
+		known[id] = true
 	}
 	return known
 }

@@ -106,13 +106,7 @@ func names(targets []plan.Target) string {
 // nodesByServer returns all Nodes that there are now.
 func (l *Controller) nodesByServer() map[int64]*corev1.Node {
 	lister, _ := l.evidence.Listers()
-	nodes := map[int64]*corev1.Node{}
-	for _, n := range nodeinfo.List(lister) {
-		if id, err := nodeinfo.ParseProviderID(n.Spec.ProviderID); err == nil {
-			nodes[id] = n
-		}
-	}
-	return nodes
+	return maps.Collect(nodeinfo.ByServer(lister))
 }
 
 // checkNode returns an error if a target is to leave whose Node has changed since the sync began: it may be chosen again. To remove many

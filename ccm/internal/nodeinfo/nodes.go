@@ -1,6 +1,7 @@
 package nodeinfo
 
 import (
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,4 +44,15 @@ func List(lister corelisters.NodeLister) []*corev1.Node {
 		return nil // the lister reads from memory and returns no error
 	}
 	return nodes
+}
+
+// ByServer yields all known nodes, each with the ID of its server. Nodes of another provider are left out.
+func ByServer(lister corelisters.NodeLister) iter.Seq2[int64, *corev1.Node] {
+	return func(yield func(int64, *corev1.Node) bool) {
+		for _, n := range List(lister) {
+			if id, err := ParseProviderID(n.Spec.ProviderID); err == nil && !yield(id, n) {
+				return
+			}
+		}
+	}
 }

@@ -307,10 +307,8 @@ func nodesOf(gateway *hcloud.Server, byServer map[int64][]gatewayNode) []gateway
 // nodesByServer returns the known Nodes by the ID of their server, each list in the order of names.
 func (r *Routes) nodesByServer() map[int64][]gatewayNode {
 	result := map[int64][]gatewayNode{}
-	for _, n := range nodeinfo.List(r.nodes) {
-		if id, err := nodeinfo.ParseProviderID(n.Spec.ProviderID); err == nil {
-			result[id] = append(result[id], gatewayNode{types.NodeName(n.Name), n.Spec.PodCIDRs})
-		}
+	for id, n := range nodeinfo.ByServer(r.nodes) {
+		result[id] = append(result[id], gatewayNode{types.NodeName(n.Name), n.Spec.PodCIDRs})
 	}
 	for _, nodes := range result {
 		slices.SortFunc(nodes, func(a, b gatewayNode) int { return cmp.Compare(a.name, b.name) })

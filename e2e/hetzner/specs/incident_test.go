@@ -173,26 +173,32 @@ func rehearse(ctx SpecContext, scenario string) {
 // allBalancers returns the ids of the targets of all load balancers, of all projects, whatever the API says.
 func allBalancers(ctx SpecContext, cloud *fakecloud.Cloud) map[int64][]int64 {
 	GinkgoHelper()
-	text, err := cloud.State(ctx, fakecloud.Selection{Kinds: []string{"load_balancer"}})
-	Expect(err).NotTo(HaveOccurred())
-	var state struct {
-		Projects []struct {
-			Resources struct {
-				LoadBalancers []struct {
-					ID      int64
-					Targets []struct{ Server struct{ ID int64 } }
-				} `json:"load_balancers"`
-			}
+	type balancer struct {
+		ID      int64
+		Targets []struct{ Server struct{ ID int64 } }
+	}
+	all := map[int64][]int64{}
+	for _, lb := range everywhere[balancer](ctx, cloud, "load_balancer") {
+		all[lb.ID] = []int64{}
+		for _, t := range lb.Targets {
+			all[lb.ID] = append(all[lb.ID], t.Server.ID)
 		}
 	}
+	return all
+}
+
+// everywhere returns all resources of a kind, of all projects, whatever the API says.
+func everywhere[T any](ctx SpecContext, cloud *fakecloud.Cloud, kind string) (all []T) {
+	GinkgoHelper()
+	text, err := cloud.State(ctx, fakecloud.Selection{Kinds: []string{kind}})
+	Expect(err).NotTo(HaveOccurred())
+	var state struct {
+		Projects []struct{ Resources map[string][]T } // of the kind only
+	}
 	Expect(json.Unmarshal(text, &state)).To(Succeed())
-	all := map[int64][]int64{}
 	for _, p := range state.Projects {
-		for _, lb := range p.Resources.LoadBalancers {
-			all[lb.ID] = []int64{}
-			for _, t := range lb.Targets {
-				all[lb.ID] = append(all[lb.ID], t.Server.ID)
-			}
+		for _, resources := range p.Resources {
+			all = append(all, resources...)
 		}
 	}
 	return all

@@ -1,7 +1,6 @@
 package specs
 
 import (
-	"encoding/json"
 	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -83,18 +82,8 @@ func rehearseWithMachines(ctx SpecContext, scenario string) {
 // allServers returns the names of all servers, of all projects, whatever the API says.
 func allServers(ctx SpecContext, cloud *fakecloud.Cloud) (names []string) {
 	GinkgoHelper()
-	text, err := cloud.State(ctx, fakecloud.Selection{Kinds: []string{"server"}})
-	Expect(err).NotTo(HaveOccurred())
-	var state struct {
-		Projects []struct {
-			Resources struct{ Servers []struct{ Name string } }
-		}
-	}
-	Expect(json.Unmarshal(text, &state)).To(Succeed())
-	for _, p := range state.Projects {
-		for _, s := range p.Resources.Servers {
-			names = append(names, s.Name)
-		}
+	for _, s := range everywhere[struct{ Name string }](ctx, cloud, "server") {
+		names = append(names, s.Name)
 	}
 	return names
 }
