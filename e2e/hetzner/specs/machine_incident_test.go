@@ -19,6 +19,7 @@ var _ = DescribeTable("An incident in the cloud costs no Machine and no server t
 	Label(framework.OwnCloud, framework.Incident, "machine", "fault", "fake-only"), rehearseWithMachines,
 	Entry("the server type is sold out", "sold-out="+hetzner.ServerType+"@"+hetzner.Location),
 	Entry("the account may own no further server", "limit-servers=2"),
+	Entry("the account may own no further Primary IP", "limit-primary-ips=1"),
 	Entry("someone else uses up the rate limit", "rate-limit=24h"),
 	Entry("the token is revoked for a while", "token-revoked=24h"),
 	Entry("the token is that of another project", "token-of-another-project"),
