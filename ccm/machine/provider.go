@@ -23,8 +23,9 @@ type Provider interface {
 	AddDefaults(ctx context.Context, spec v1alpha1.MachineSpec) (v1alpha1.MachineSpec, error)
 
 	// Validate returns an error if no instance can be made of the spec. If a person has to change the spec, that is a
-	// [TerminalError]; if the operating system is not available, it wraps [ErrOSNotSupported].
-	Validate(ctx context.Context, spec v1alpha1.MachineSpec) error
+	// [TerminalError]; if the operating system is not available, it wraps [ErrOSNotSupported]. The warnings say what will not be
+	// possible some day, such as a type that retires.
+	Validate(ctx context.Context, spec v1alpha1.MachineSpec) (warnings []string, err error)
 
 	// Get returns the instance of a Machine. It returns [ErrInstanceNotFound] only if the cloud has said that there is none, which
 	// the controller does not believe at once. An error of the API, or an answer that lacks something, is another error.

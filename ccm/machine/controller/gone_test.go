@@ -330,3 +330,20 @@ func TestAFailedMachineIsTriedAgainInPausesThatDouble(t *testing.T) {
 		}
 	}
 }
+
+func TestAMachineWarnsOfAServerTypeThatRetires(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := w.cloud.Scenarios().Start(t.Context(), "retired=cx23@24h")
+	w.must(err)
+	w.must(w.create(t.Context(), deployment(1, "cx23")))
+	w.settle()
+	warned := false
+	for len(w.events.Events) > 0 {
+		event := <-w.events.Events
+		warned = warned || strings.HasPrefix(event, "Warning Deprecated") && strings.Contains(event, "cx23 retires in")
+	}
+	if !warned || len(w.servers()) != 1 {
+		t.Errorf("warned %t, servers %d, want a warning and a server", warned, len(w.servers()))
+	}
+}

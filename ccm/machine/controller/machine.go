@@ -194,8 +194,12 @@ func (r *machines) patch(ctx context.Context, m, before *v1alpha1.Machine) error
 // create makes the server.
 func (r *machines) create(ctx context.Context, p machine.Provider, m *v1alpha1.Machine) (machine.Instance, error) {
 	m.Status.Phase = v1alpha1.PhasePending
-	if err := p.Validate(ctx, m.Spec); err != nil {
+	warnings, err := p.Validate(ctx, m.Spec)
+	if err != nil {
 		return nil, err
+	}
+	for _, w := range warnings {
+		r.events.Eventf(m, nil, corev1.EventTypeWarning, "Deprecated", "Create", "%s", w)
 	}
 	data, err := machine.UserData(ctx, r.Resolver, p, m)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -100,7 +101,8 @@ func TestCreateMakesTheServerThatTheSpecDescribes(t *testing.T) {
 	w.must(err)
 	m := w.machineWith(`{"serverType": "cx23", "location": "nbg1", "networks": ["internal"], "firewalls": ["wall"], "placementGroup": "apart",
 		"labels": {"pool": "web"}, "assignPublicIPv6": false}`)
-	w.must(w.p.Validate(w.ctx, m.Spec))
+	_, err = w.p.Validate(w.ctx, m.Spec)
+	w.must(err)
 	i := w.create(m)
 	s, _, err := w.api.Server.GetByName(w.ctx, "worker-1")
 	w.must(err)
@@ -374,7 +376,7 @@ func TestValidateSaysWhatToChange(t *testing.T) {
 		m.Spec.ProviderSpec.CloudProviderSpec.Raw = []byte(config)
 		spec, err := w.p.AddDefaults(w.ctx, m.Spec)
 		if err == nil {
-			err = w.p.Validate(w.ctx, spec)
+			_, err = w.p.Validate(w.ctx, spec)
 		}
 		var terminal *machine.TerminalError
 		if !errors.As(err, &terminal) || !strings.Contains(err.Error(), want) || terminal.Reason != machine.ReasonInvalidConfiguration {
@@ -382,8 +384,43 @@ func TestValidateSaysWhatToChange(t *testing.T) {
 		}
 	}
 	w.fault(fault.Rule{Effect: fault.APIError("rate_limit_exceeded")})
-	if err := w.p.Validate(w.ctx, w.machineWith(`{"serverType": "cx23"}`).Spec); err == nil || errors.As(err, new(*machine.TerminalError)) {
+	if _, err := w.p.Validate(w.ctx, w.machineWith(`{"serverType": "cx23"}`).Spec); err == nil || errors.As(err, new(*machine.TerminalError)) {
 		t.Errorf("an API that refuses requests: %v, want an error that is not terminal", err)
+	}
+}
+
+func TestServerTypesThatRetire(t *testing.T) {
+	w := newWorld(t)
+	kind, _, err := w.api.ServerType.GetByName(w.ctx, "cx23")
+	w.must(err)
+	byID := fmt.Sprintf(`{"serverType": "%d"}`, kind.ID)
+	validate := func(config string) (string, error) {
+		warnings, err := w.p.Validate(w.ctx, w.machineWith(config).Spec)
+		return strings.Join(warnings, "\n"), err
+	}
+
+	soon, err := w.cloud.Scenarios().Start(w.ctx, "retired=cx23@24h")
+	w.must(err)
+	kind, _, err = w.api.ServerType.GetByID(w.ctx, kind.ID)
+	w.must(err)
+	day := kind.Locations[0].UnavailableAfter().Format(time.DateOnly)
+	for config, locations := range map[string]int{`{"serverType": "cx23", "location": "fsn1"}`: 1, byID: len(kind.Locations),
+		`{"serverType": "cax11"}`: 0} {
+		warnings, err := validate(config)
+		if err != nil || strings.Count(warnings, "retires in") != locations || strings.Count(warnings, day) != locations {
+			t.Errorf("%s: %q, %v, want a warning for %d locations with the day %s", config, warnings, err, locations, day)
+		}
+	}
+	w.must(w.cloud.Scenarios().End(w.ctx, soon.ID))
+
+	_, err = w.cloud.Scenarios().Start(w.ctx, "retired=cx23@0s")
+	w.must(err)
+	for config, want := range map[string]string{`{"serverType": "cx23"}`: "or it has retired", byID: "not available in any location",
+		fmt.Sprintf(`{"serverType": "%d", "location": "fsn1"}`, kind.ID): "not available in fsn1"} {
+		warnings, err := validate(config)
+		if warnings != "" || !errors.As(err, new(*machine.TerminalError)) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s, retired: %q, %v, want a terminal error with %q", config, warnings, err, want)
+		}
 	}
 }
 
@@ -397,7 +434,7 @@ func TestOperatingSystems(t *testing.T) {
 			spec.ProviderSpec.CloudProviderSpec.Raw = []byte(`{"serverType": "` + kind + `"}`)
 			spec, err := w.p.AddDefaults(w.ctx, spec)
 			w.must(err)
-			if err := w.p.Validate(w.ctx, spec); err != nil {
+			if _, err := w.p.Validate(w.ctx, spec); err != nil {
 				t.Errorf("%s on %s: %v", os, kind, err)
 			}
 		}
@@ -407,7 +444,7 @@ func TestOperatingSystems(t *testing.T) {
 		spec.ProviderSpec.OperatingSystem = os
 		spec, err := w.p.AddDefaults(w.ctx, spec)
 		w.must(err)
-		if err := w.p.Validate(w.ctx, spec); !errors.Is(err, machine.ErrOSNotSupported) || !errors.As(err, new(*machine.TerminalError)) {
+		if _, err := w.p.Validate(w.ctx, spec); !errors.Is(err, machine.ErrOSNotSupported) || !errors.As(err, new(*machine.TerminalError)) {
 			t.Errorf("%s: %v", os, err)
 		}
 	}

@@ -15,33 +15,33 @@ import (
 )
 
 // Validate implements [machine.Provider]. It asks the API whether all that the spec names exists and fits.
-func (p *provider) Validate(ctx context.Context, spec v1alpha1.MachineSpec) error {
+func (p *provider) Validate(ctx context.Context, spec v1alpha1.MachineSpec) (warnings []string, err error) {
 	if err := checkOS(spec.ProviderSpec.OperatingSystem); err != nil {
-		return err
+		return nil, err
 	}
 	c, s, err := p.client(ctx, spec)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if bad := checkLabels(s.labels); bad != nil {
-		return bad
+		return nil, bad
 	}
 	kind, _, err := c.ServerType.Get(ctx, s.serverType)
 	switch {
 	case err != nil:
-		return fmt.Errorf("cannot get the server type %s: %w", s.serverType, err)
+		return nil, fmt.Errorf("cannot get the server type %s: %w", s.serverType, err)
 	case kind == nil:
-		return machine.Invalid("cloudProviderSpec.serverType: there is no server type %q: choose one of the project's, such as cx23",
+		return nil, machine.Invalid("cloudProviderSpec.serverType: there is no server type %q, or it has retired: choose one of the project's",
 			s.serverType)
 	}
-	if err := checkLocation(ctx, c, s.location, kind); err != nil {
-		return err
+	if warnings, err = checkLocation(ctx, c, s.location, kind); err != nil {
+		return nil, err
 	}
 	if err := checkImage(ctx, c, s.image, kind, spec.ProviderSpec.OperatingSystem); err != nil {
-		return err
+		return nil, err
 	}
 	_, err = lookUp(ctx, c, s)
-	return err
+	return warnings, err
 }
 
 func checkLabels(labels map[string]string) error {
@@ -64,29 +64,37 @@ func toAny(labels map[string]string) map[string]any {
 	return all
 }
 
-func checkLocation(ctx context.Context, c *hcloud.Client, name string, kind *hcloud.ServerType) error {
-	if name == "" {
-		return nil
+// checkLocation checks that the server type can be ordered in the location, or anywhere if the location is "". It warns of locations in
+// which the type retires. A type without locations comes from an API that does not show them.
+func checkLocation(ctx context.Context, c *hcloud.Client, name string, kind *hcloud.ServerType) (warnings []string, err error) {
+	if name != "" {
+		location, _, err := c.Location.Get(ctx, name)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("cannot get the location %s: %w", name, err)
+		case location == nil:
+			return nil, machine.Invalid("cloudProviderSpec.location: there is no location %q", name)
+		}
+		name = location.Name
 	}
-	location, _, err := c.Location.Get(ctx, name)
-	switch {
-	case err != nil:
-		return fmt.Errorf("cannot get the location %s: %w", name, err)
-	case location == nil:
-		return machine.Invalid("cloudProviderSpec.location: there is no location %q", name)
-	}
+	now := time.Now()
 	var names []string
 	for _, l := range kind.Locations {
-		if l.Deprecation != nil && l.Deprecation.UnavailableAfter.Before(time.Now()) {
+		last := l.UnavailableAfter()
+		if l.IsDeprecated() && last.Before(now) {
 			continue
 		}
 		names = append(names, l.Location.Name)
+		if l.IsDeprecated() && (name == "" || name == l.Location.Name) {
+			warnings = append(warnings, fmt.Sprintf("server type %s retires in %s on %s, no server can be ordered then: choose another type",
+				kind.Name, l.Location.Name, last.Format(time.DateOnly)))
+		}
 	}
-	if len(names) > 0 && !slices.Contains(names, name) {
-		return machine.Invalid("cloudProviderSpec.serverType: %s is not available in %s, but in %s", kind.Name, name,
-			strings.Join(names, ", "))
+	if len(kind.Locations) == 0 || slices.Contains(names, name) || name == "" && len(names) > 0 {
+		return warnings, nil
 	}
-	return nil
+	return nil, machine.Invalid("cloudProviderSpec.serverType: %s is not available in %s: choose another type, or one of the locations %q",
+		kind.Name, cmp.Or(name, "any location"), names)
 }
 
 func checkImage(ctx context.Context, c *hcloud.Client, name string, kind *hcloud.ServerType, os v1alpha1.OperatingSystem) error {
