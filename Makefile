@@ -129,11 +129,13 @@ sim-reverted: ## Revert fixes of the CCM one by one; the simulation must notice 
 
 SAMPLE ?= 0
 LEAST ?= 0
-.PHONY: mutate no-mutate-on
-no-mutate-on:
-	@echo "make mutate has no ON=$(ON): it runs on this machine only; SAMPLE=200 makes it shorter" >&2; exit 2
+.PHONY: mutate mutate-here mutate-on
+mutate: $(if $(ON),mutate-on,mutate-here) ## Change the CCM's code in small ways; its tests must notice (hours; SAMPLE=200 SEED=1 LEAST=80; ON=kubernetes)
 
-mutate: $(if $(ON),no-mutate-on) ## Change the CCM's code in small ways; its tests must notice (hours; SAMPLE=200)
+mutate-on:
+	@SAMPLE=$(SAMPLE) SEED=$(SEED) LEAST=$(LEAST) $(ON_KUBERNETES) mutate
+
+mutate-here:
 	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
 	$(if $(NAMED),,go run ./scripts/mutate -package ccm -sample $(SAMPLE) $(if $(SEED),-seed $(SEED)) -least $(LEAST) -jobs $$(nproc))
 

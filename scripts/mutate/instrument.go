@@ -12,9 +12,10 @@ import (
 
 // mutant is one small change of the code.
 type mutant struct {
-	id    int
-	where string // file:line:column
-	what  string
+	ID    int
+	Where string // file:line:column
+	What  string
+	Tests []int `json:",omitempty"` // indexes of the tests that reach it
 }
 
 // insertion is text that is inserted into a file.
@@ -262,7 +263,7 @@ func isBlank(names []ast.Expr) bool {
 // wrap adds a mutant that surrounds the node with the texts.
 func (f *fileMutants) wrap(n ast.Node, depth int, what, before, after string) {
 	f.next++
-	f.mutants = append(f.mutants, mutant{f.next, f.files.Position(n.Pos()).String(), what})
+	f.mutants = append(f.mutants, mutant{ID: f.next, Where: f.files.Position(n.Pos()).String(), What: what})
 	offset := func(p token.Pos) int { return f.files.Position(p).Offset }
 	f.insertions = append(f.insertions,
 		insertion{offset(n.Pos()), true, depth, fmt.Sprintf(before, f.next)},

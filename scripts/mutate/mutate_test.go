@@ -4,6 +4,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -145,5 +146,57 @@ func TestEachRegressionOfTheSimulationHasItsFixInTheList(t *testing.T) {
 	played, guarded := names(source, `(?m)^\t\t"([^"]+)": \{`), names(list, `(?m)^! TestRegressions/(.+)$`)
 	if len(played) == 0 || !slices.Equal(played, guarded) {
 		t.Errorf("the simulation plays %q, and reverted.txt names %q", played, guarded)
+	}
+}
+
+// The folder of -prepare is all that the pieces need, and together they try what one run tries.
+func TestPiecesTryWhatOneRunTries(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"go.mod": "module example.org/p\n\ngo 1.26\n",
+		"p.go":   "package p\n\nfunc Sign(n int) int {\n\tif n < 0 {\n\t\treturn -1\n\t}\n\tif n > 9 {\n\t\treturn 9\n\t}\n\treturn n\n}\n",
+		"p_test.go": "package p\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestSign(t *testing.T) {\n\tif os.Getenv(\"BROKEN\") != \"\" || Sign(-5) != -1 || Sign(5) != 5 {\n\t\tt.Fatal()\n" +
+			"\t}\n}\n",
+	} {
+		if err := os.MkdirAll("p", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if name != "go.mod" {
+			name = "p/" + name
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := t.Context()
+	whole, err := (&mutation{folder: "p", jobs: 2}).measure(ctx, "", "1/1")
+	if err != nil || whole == 0 || whole == 100 {
+		t.Fatalf("%.1f %% noticed, %v, want some and not all", whole, err)
+	}
+	folder := t.TempDir()
+	if err := (&mutation{folder: "p", jobs: 2, tmp: folder}).prepare(ctx); err != nil {
+		t.Fatal(err)
+	}
+	p, err := (&mutation{tmp: folder}).read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	noticed := 0.0
+	for i, piece := range []string{"1/3", "2/3", "3/3"} {
+		score, err := (&mutation{folder: "p", jobs: 1}).measure(ctx, folder, piece)
+		if err != nil {
+			t.Fatal(err)
+		}
+		noticed += score * float64(len(p.Mutants)*(i+1)/3-len(p.Mutants)*i/3)
+	}
+	if got := noticed / float64(len(p.Mutants)); math.Abs(got-whole) > 1e-9 {
+		t.Errorf("the pieces notice %.1f %%, want %.1f", got, whole)
+	}
+	if _, err := (&mutation{folder: "p"}).measure(ctx, folder, "4/3"); err == nil {
+		t.Error("piece 4/3: no error")
+	}
+	t.Setenv("BROKEN", "1")
+	if _, err := (&mutation{folder: "p"}).measure(ctx, folder, "1/3"); err == nil {
+		t.Error("the tests fail without a mutant: no error")
 	}
 }

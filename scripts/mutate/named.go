@@ -269,7 +269,7 @@ func (m *mutation) try(ctx context.Context, id int, n namedMutant) (by string, e
 		if err := m.compile(ctx, folders[i], changed); err != nil {
 			return "", err
 		}
-		if m.pass(ctx, 0, []testCost{{test{folders[i], name}, slowTest}}) {
+		if m.pass(ctx, 0, []testCost{{Folder: folders[i], Name: name, Took: slowTest}}) {
 			return "", fmt.Errorf("SURVIVES: %s does not fail", name)
 		}
 	}

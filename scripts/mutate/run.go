@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -48,13 +47,10 @@ func mutant(id int) bool {
 }
 `
 
-// test is a test of the package in the folder.
-type test struct{ folder, name string }
-
-// testCost is a test, and how long it takes alone.
+// testCost is a test of the package in the folder, and how long it takes alone.
 type testCost struct {
-	test
-	took time.Duration
+	Folder, Name string
+	Took         time.Duration
 }
 
 // compile builds the tests of the package in the folder with these texts instead of the files.
@@ -122,7 +118,7 @@ func (m *mutation) command(ctx context.Context, folder string, args ...string) *
 }
 
 // list returns the tests of the compiled package in the folder; none if it has no tests.
-func (m *mutation) list(ctx context.Context, folder string) (tests []test, err error) {
+func (m *mutation) list(ctx context.Context, folder string) (tests []testCost, err error) {
 	if _, err := os.Stat(m.binary(folder)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -132,56 +128,64 @@ func (m *mutation) list(ctx context.Context, folder string) (tests []test, err e
 	}
 	for name := range strings.FieldsSeq(string(out)) {
 		if strings.HasPrefix(name, "Test") {
-			tests = append(tests, test{folder, name})
+			tests = append(tests, testCost{Folder: folder, Name: name})
 		}
 	}
 	return tests, nil
 }
 
-// reach runs each test alone. It returns the tests that reach each mutant, and sets tests.
-func (m *mutation) reach(ctx context.Context, folders []string) (map[int]map[test]bool, error) {
-	var all []test
+// reach runs each test alone. It returns the tests, the quick ones first, and sets those of each mutant that reach it.
+func (m *mutation) reach(ctx context.Context, folders []string, mutants []mutant) (tests []testCost, err error) {
+	type watched struct {
+		testCost
+		ids []int // of the mutants that it reaches
+		err error
+	}
+	var all []*watched
 	for _, folder := range folders {
-		tests, err := m.list(ctx, folder)
+		some, err := m.list(ctx, folder)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, tests...)
+		for _, t := range some {
+			all = append(all, &watched{testCost: t})
+		}
 	}
-	reached := map[int]map[test]bool{}
-	var mu sync.Mutex
-	var errs []error
-	each(m.jobs, all, func(t test) {
-		file := m.binary(t.folder) + "." + t.name + ".log"
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			errs = append(errs, err)
-			return
+	each(m.jobs, all, func(w *watched) { w.ids, w.Took, w.err = m.watch(ctx, w.testCost) })
+	slices.SortFunc(all, func(a, b *watched) int { return cmp.Compare(a.Took, b.Took) })
+	byID := map[int]*mutant{}
+	for i := range mutants {
+		byID[mutants[i].ID] = &mutants[i]
+	}
+	for i, w := range all {
+		tests, err = append(tests, w.testCost), errors.Join(err, w.err)
+		for _, id := range w.ids {
+			byID[id].Tests = append(byID[id].Tests, i)
 		}
-		start := time.Now()
-		cmd := m.command(ctx, t.folder, "-test.run", "^"+t.name+"$")
-		cmd.Env = append(cmd.Env, "MUTANT_LOG="+file)
-		out, err := cmd.CombinedOutput()
-		took := time.Since(start)
-		log, readErr := os.ReadFile(file)
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil || readErr != nil {
-			errs = append(errs, fmt.Errorf("%s fails without a mutant: %w\n%s", t.name, errors.Join(err, readErr), out))
-		}
-		m.tests = append(m.tests, testCost{t, took})
-		for line := range bytes.Lines(log) {
-			id, err := strconv.Atoi(strings.TrimSpace(string(line)))
-			if err != nil {
-				errs = append(errs, err)
-			}
-			if reached[id] == nil {
-				reached[id] = map[test]bool{}
-			}
-			reached[id][t] = true
-		}
-	})
-	slices.SortFunc(m.tests, func(a, b testCost) int { return int(a.took - b.took) })
-	return reached, errors.Join(errs...)
+	}
+	return tests, err
+}
+
+// watch runs a test alone. It returns the ids of the mutants that the test reaches.
+func (m *mutation) watch(ctx context.Context, t testCost) (ids []int, took time.Duration, err error) {
+	file := m.binary(t.Folder) + "." + t.Name + ".log"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = os.Remove(file) }()
+	start := time.Now()
+	cmd := m.command(ctx, t.Folder, "-test.run", "^"+t.Name+"$")
+	cmd.Env = append(cmd.Env, "MUTANT_LOG="+file)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, 0, fmt.Errorf("%s fails without a mutant: %w\n%s", t.Name, err, out)
+	}
+	took = time.Since(start)
+	log, err := os.ReadFile(file)
+	for line := range strings.FieldsSeq(string(log)) {
+		id, wrong := strconv.Atoi(line)
+		ids, err = append(ids, id), errors.Join(err, wrong)
+	}
+	return ids, took, err
 }
 
 // pass reports whether the tests pass with the mutant. Tests that take very much longer than without it do not.
@@ -189,7 +193,7 @@ func (m *mutation) pass(ctx context.Context, id int, tests []testCost) bool {
 	names := map[string][]string{} // by folder
 	var usual time.Duration
 	for _, t := range tests {
-		names[t.folder], usual = append(names[t.folder], t.name), usual+t.took
+		names[t.Folder], usual = append(names[t.Folder], t.Name), usual+t.Took
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second+10*usual)
 	defer cancel()

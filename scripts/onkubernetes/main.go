@@ -2,18 +2,19 @@
 //
 //	make sim SEEDS=1000000 ON=kubernetes                    the simulation
 //	make e2e E2E_CLUSTER=embedded ON=kubernetes SHARDS=20   the specs
+//	make mutate ON=kubernetes                               drawn mutants of the CCM
 //
 // It builds an image with the compiled tests, and makes an Indexed Job in the namespace of the current context, each of whose pods does a
 // piece. It collects the results from the pods' logs, merges them into the folder out, and removes what it made, also after Ctrl-C.
 // e2e/SCALING.md says what it costs, and how many processors are of use. Environment, each a variable of make:
 //
 //	IMAGE        a name that this machine can push and the cluster can pull; not for a kind cluster of this machine
-//	SHARDS       so many pieces (default: sim: one for 500 seeds, e2e: 10)
+//	SHARDS       so many pieces (default: sim: one for 500 seeds, e2e: 10, mutate: 20)
 //	PARALLELISM  so many pieces at a time, if there is room (default 100)
-//	CPU, MEMORY  what each piece requests (default: sim 1 and 1Gi, e2e 1 and 3Gi)
-//	SEEDS, FIRST, LABELS, FOCUS, PROCS   as on this machine
+//	CPU, MEMORY  what each piece requests (default: 1 and 1Gi, e2e 1 and 3Gi)
+//	SEEDS, FIRST, LABELS, FOCUS, PROCS, SAMPLE, SEED, LEAST   as on this machine
 //
-// Not done: other CCMs than ours, and mutation runs.
+// Not done: other CCMs than ours, and the mutants of scripts/mutate/named.txt, each of which needs a compiler.
 package main
 
 import (
@@ -56,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 		return pod(ctx, args[1])
 	}
 	if len(args) != 1 {
-		return errors.New("usage: onkubernetes sim|e2e, by make: make sim ON=kubernetes")
+		return errors.New("usage: onkubernetes sim|e2e|mutate, by make: make sim ON=kubernetes")
 	}
 	w, err := newWork(args[0], os.Getenv)
 	if err != nil {
@@ -116,7 +117,7 @@ func newOptions(w work, getenv func(string) string) (o options, err error) {
 			return o, fmt.Errorf("%s=%s: must be such as %s: %w", q.name, text, q.otherwise, err)
 		}
 	}
-	if w.name() == "sim" { // as many seeds at a time as it has processors, and not as the node has
+	if w.name() != "e2e" { // as many seeds or mutants at a time as it has processors, and not as the node has
 		o.env["GOMAXPROCS"] = strconv.FormatInt(max(1, o.cpu.Value()), 10)
 	}
 	return o, nil

@@ -31,29 +31,28 @@ type work interface {
 
 // newWork returns the work of a name, by environment variables.
 func newWork(name string, getenv func(string) string) (work, error) {
-	number := func(key string, most, otherwise int) (int, error) {
+	var errs []error
+	number := func(key string, least, most, otherwise int) int {
 		text := getenv(key)
 		if text == "" {
-			return otherwise, nil
+			return otherwise
 		}
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > most {
-			return 0, fmt.Errorf("%s=%s: must be a number from 1 to %d", key, text, most)
+		if err != nil || n < least || n > most {
+			errs = append(errs, fmt.Errorf("%s=%s: must be a number from %d to %d", key, text, least, most))
 		}
-		return n, nil
+		return n
 	}
-	seeds, err := number("SEEDS", 1e12, 1000)
-	first, err2 := number("FIRST", 1e12, 1)
-	otherwise := min(mostPieces, (seeds+seedsOfAPiece-1)/seedsOfAPiece)
-	if name == "e2e" {
-		otherwise = 10
-	}
-	shards, err3 := number("SHARDS", mostPieces, otherwise)
-	procs, err4 := number("PROCS", 16, 4)
-	if err := errors.Join(err, err2, err3, err4); err != nil {
+	seeds, first := number("SEEDS", 1, 1e12, 1000), number("FIRST", 1, 1e12, 1)
+	otherwise := map[string]int{"sim": min(mostPieces, (seeds+seedsOfAPiece-1)/seedsOfAPiece), "e2e": 10, "mutate": 20}
+	shards, procs := number("SHARDS", 1, mostPieces, otherwise[name]), number("PROCS", 1, 16, 4)
+	sample, seed, least := number("SAMPLE", 0, 1e6, 0), number("SEED", 1, 1e12, 1), number("LEAST", 0, 100, 0)
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	switch name {
+	case "mutate":
+		return mutants{sample: sample, seed: seed, shards: shards, least: least}, nil
 	case "sim":
 		return sim{seeds: seeds, first: first, shards: min(shards, seeds)}, nil
 	case "e2e":
@@ -65,7 +64,7 @@ func newWork(name string, getenv func(string) string) (work, error) {
 		}
 		return e2e{shards: shards, procs: procs, labels: getenv("LABELS"), focus: getenv("FOCUS")}, nil
 	}
-	return nil, fmt.Errorf("%s: must be one of sim, e2e", name)
+	return nil, fmt.Errorf("%s: must be one of sim, e2e, mutate", name)
 }
 
 const (

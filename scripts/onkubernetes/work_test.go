@@ -59,7 +59,8 @@ func TestWhatIsNotUnderstoodIsNamed(t *testing.T) {
 		"SHARDS=0: must be a number from 1":   func() error { _, err := newWork("e2e", env("SHARDS", "0")); return err },
 		"E2E_CLUSTER=kind: only embedded":     func() error { _, err := newWork("e2e", env("E2E_CLUSTER", "kind")); return err },
 		"CCM is set: only our CCM":            func() error { _, err := newWork("e2e", env("CCM", "x.yaml")); return err },
-		"mutate: must be one of sim, e2e":     func() error { _, err := newWork("mutate", env()); return err },
+		"bench: must be one of sim, e2e":      func() error { _, err := newWork("bench", env()); return err },
+		"SAMPLE=-1: must be a number from 0":  func() error { _, err := newWork("mutate", env("SAMPLE", "-1")); return err },
 		"CPU=much: must be such as 1":         func() error { _, err := newOptions(sim{}, env("CPU", "much")); return err },
 		"PARALLELISM=0: must be a number":     func() error { _, err := newOptions(sim{}, env("PARALLELISM", "0")); return err },
 		"is not that of a kind cluster":       func() error { _, _, err := publish(t.Context(), nil, "", "prod", nil); return err },
@@ -100,6 +101,35 @@ sim: 20 of 30 seeds have run, 1 failed, 107 requests, 13 of them writes
 	}
 	if text, err := os.ReadFile(filepath.Join("out", "sim-kubernetes", "1-ccm-sim.txt")); err != nil || string(text) != failing {
 		t.Errorf("the history: %v\n%s", err, text)
+	}
+}
+
+func TestTheSurvivorsOfAllPiecesAreOneList(t *testing.T) {
+	t.Chdir(t.TempDir())
+	w, err := newWork("mutate", env("SHARDS", "3", "SAMPLE", "30", "SEED", "7", "LEAST", "90"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.alone(2); got != "go run ./scripts/mutate -package ccm -sample 30 -seed 7 -piece 3/3" {
+		t.Errorf("a piece alone: %s", got)
+	}
+	piece := func(text string) result { return result{Files: map[string][]byte{"mutate.txt": []byte(text)}} }
+	var b strings.Builder
+	err = w.merge(t.Context(), map[int]result{
+		0: piece("10 mutants, 700 tests\nsurvives: b.go:2:1: x\n10 mutants, 1 survive: the tests notice 90.0 % (2s)\n"),
+		1: piece("10 mutants, 700 tests\n10 mutants, 0 survive: the tests notice 100.0 % (2s)\n"),
+		2: piece("survives: a.go:9:1: y\nsurvives: a.go:10:1: z\n10 mutants, 2 survive: the tests notice 80.0 % (2s)\n"),
+	}, &b)
+	want := "survives: a.go:10:1: z\nsurvives: a.go:9:1: y\nsurvives: b.go:2:1: x\n30 mutants, 3 survive: the tests notice 90.0 %\n"
+	if err != nil || b.String() != want {
+		t.Errorf("got %v\n%s", err, &b)
+	}
+	err = mutants{least: 91}.merge(t.Context(), map[int]result{0: piece("10 mutants, 1 survive: …\n")}, &b)
+	if err == nil || !strings.Contains(err.Error(), "notice 90.0 %") {
+		t.Errorf("LEAST=91: got %v", err)
+	}
+	if text, err := os.ReadFile("out/mutate-kubernetes/survivors.txt"); err != nil || len(text) != 0 {
+		t.Errorf("the survivors of the second run: %q, %v", text, err)
 	}
 }
 
