@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"go/parser"
 	"go/token"
 	"maps"
@@ -154,17 +155,12 @@ func TestPiecesTryWhatOneRunTries(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
 		"go.mod": "module example.org/p\n\ngo 1.26\n",
-		"p.go":   "package p\n\nfunc Sign(n int) int {\n\tif n < 0 {\n\t\treturn -1\n\t}\n\tif n > 9 {\n\t\treturn 9\n\t}\n\treturn n\n}\n",
-		"p_test.go": "package p\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestSign(t *testing.T) {\n\tif os.Getenv(\"BROKEN\") != \"\" || Sign(-5) != -1 || Sign(5) != 5 {\n\t\tt.Fatal()\n" +
-			"\t}\n}\n",
+		"p/sign.go": "package p\n\nfunc Sign(n int) int {\n\tif n < 0 {\n\t\treturn -1\n\t}\n" +
+			"\tif n > 9 {\n\t\treturn 9\n\t}\n\treturn n\n}\n",
+		"p/sign_test.go": "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestSign(t *testing.T) {\n" +
+			"\tif os.Getenv(\"BROKEN\") != \"\" || Sign(-5) != -1 || Sign(5) != 5 {\n\t\tt.Fatal()\n\t}\n}\n",
 	} {
-		if err := os.MkdirAll("p", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if name != "go.mod" {
-			name = "p/" + name
-		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		if err := errors.Join(os.MkdirAll("p", 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,8 +31,8 @@ func (p *provider) Validate(ctx context.Context, spec v1alpha1.MachineSpec) (war
 	case err != nil:
 		return nil, fmt.Errorf("cannot get the server type %s: %w", s.serverType, err)
 	case kind == nil:
-		return nil, machine.Invalid("cloudProviderSpec.serverType: there is no server type %q, or it has retired: choose one of the project's",
-			s.serverType)
+		return nil, machine.Invalid("cloudProviderSpec.serverType: there is no server type %q, or it has retired: "+
+			"choose one of the project's", s.serverType)
 	}
 	if warnings, err = checkLocation(ctx, c, s.location, kind); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func checkLocation(ctx context.Context, c *hcloud.Client, name string, kind *hcl
 		}
 		names = append(names, l.Location.Name)
 		if l.IsDeprecated() && (name == "" || name == l.Location.Name) {
-			warnings = append(warnings, fmt.Sprintf("server type %s retires in %s on %s, no server can be ordered then: choose another type",
+			warnings = append(warnings, fmt.Sprintf("server type %s retires in %s on %s: choose another type before that day",
 				kind.Name, l.Location.Name, last.Format(time.DateOnly)))
 		}
 	}
