@@ -3,7 +3,7 @@
 #   E2E_CLUSTER  kind: a kind cluster whose nodes are servers of a simulated cloud; the default where Docker answers
 #                embedded: a control plane of real programs on this host, without Docker; else the default
 #                existing: the cluster of KUBECONFIG, with E2E_CLOUD=hcloud and HCLOUD_TOKEN (e2e/README.md)
-#   LABELS       a Ginkgo label filter, such as "service && !fault"
+#   LABELS       a Ginkgo label filter, such as "service && !fault"; hour: the specs that take an hour, which run only then
 #   FOCUS        a regular expression on the specs' names
 #   SHARD        2/5 for the second of five parts of the specs, such as for five machines: e2e merge makes one report of all
 #   DURATIONS    the specs.json of an earlier run, by which the specs are divided (default: e2e/shards/durations.txt)
@@ -121,7 +121,11 @@ existing)
 esac
 trap '$cleanup' EXIT
 procs=${PROCS:-$procs}
-filter=$cannot${LABELS:+" && ($LABELS)"}
+filter=$cannot${LABELS:+" && ($LABELS)"} timeout=40m
+case ${LABELS:-} in
+*hour*) timeout=100m ;;
+*) filter+=' && !hour' ;;
+esac
 
 # Not by `go tool ginkgo`: that passes a Ctrl-C on to ginkgo, which gets it from the terminal as well, and
 # takes the second one for the order to skip cleaning up.
@@ -161,7 +165,7 @@ color=()
 [ -t 1 ] || color=(--no-color)
 set -m
 ${run[@]+"${run[@]}"} "$ginkgo" run ${color[@]+"${color[@]}"} --silence-skips \
-	--procs="$procs" --randomize-all --poll-progress-after=3m --timeout=40m \
+	--procs="$procs" --randomize-all --poll-progress-after=3m --timeout="$timeout" \
 	--label-filter="$filter" --focus="${FOCUS:-}" \
 	--junit-report=junit.xml --json-report=report.json --output-dir="$E2E_OUT" --keep-going \
 	"$@" ./e2e/hetzner/specs </dev/null >&3 &

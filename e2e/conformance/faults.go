@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -60,18 +61,21 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 				env.LoadBalancers.AwaitTargets(ctx, "web", "node-1", "node-2")
 			}, entries(append(slices.Clone(failures), lostAnswer, conflict)...))
 
-		It("serves during an outage of the whole API, and all the work that waits is done afterwards"+restart, Label("node"),
-			func(ctx SpecContext) {
+		DescribeTable("serves in an incident, keeps each node, and does all the work that waits afterwards, when for all calls"+restart,
+			Label("node", framework.Incident),
+			func(ctx SpecContext, effect cloud.Effect) {
 				env := framework.NewEnv(ctx, framework.Options{})
 				env.Nodes.Create(ctx, "node-1", "node-2")
+				was := env.Nodes.Get(ctx, "node-2").UID
 				env.Services.Create(ctx, "stays")
 				env.Services.Create(ctx, "goes")
 				address := env.Traffic.AwaitServed(ctx, "stays")
 				env.Traffic.AwaitServed(ctx, "goes")
 				env.CCM.AwaitIdle(ctx)
 
-				outage := env.Faults.Add(ctx, cloud.Fault{Effect: cloud.Unavailable})
+				outage, begin := env.Faults.Add(ctx, cloud.Fault{Effect: effect}), time.Now()
 				stream := env.Traffic.Stream(ctx, address, framework.Port)
+				env.Nodes.Crash(ctx, env.Nodes.Simulated("node-2"))
 				env.Services.Delete(ctx, "goes")
 				env.Services.Create(ctx, "comes")
 				env.Services.Update(ctx, "stays", func(svc *corev1.Service) {
@@ -82,7 +86,11 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
 				Expect(env.Services.Get(ctx, "goes").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
 
+				framework.RecordIncident(outage.Met(ctx), time.Since(begin))
 				outage.Remove(ctx)
+				env.Nodes.Simulated("node-2").PowerOn()
+				env.Nodes.AwaitReady(ctx, "node-2", true)
+				Expect(env.Nodes.Get(ctx, "node-2").UID).To(Equal(was), "the node was deleted, whose server is there")
 				env.Nodes.AwaitInitialized(ctx, "node-3")
 				env.Traffic.AwaitAnswer(ctx, "stays", address, 9090)
 				env.Traffic.AwaitServed(ctx, "comes")
@@ -92,5 +100,7 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 				}
 				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
 				stream.ExpectUndisturbed()
-			})
+			}, entries(slices.DeleteFunc(slices.Clone(outages), func(f failure) bool { // the others differ in their text only
+				return !slices.Contains([]cloud.Effect{cloud.Unavailable, cloud.Unauthorized, cloud.RateLimited, cloud.Drop}, f.effect)
+			})...))
 	})

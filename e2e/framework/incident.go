@@ -4,17 +4,25 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	. "github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
-// Incident labels specs that rehearse an incident of fakecloud/INCIDENTS.md. Their results are the report card.
+// Incident labels specs that rehearse an incident. Their results are the report card.
 const Incident = "incident"
 
 // ReportCardFile is the name of the report card, next to the summary. A run without a spec about an incident does not write it.
 const ReportCardFile = "incidents.md"
+
+// RecordIncident adds to the report card how many calls the program made in the incident of the spec. There is no rate by the hour, since
+// the periods of the CCM are shortened in specs.
+func RecordIncident(calls int, lasted time.Duration) {
+	AddReportEntry(Incident, ReportEntryVisibilityFailureOrVerbose, fmt.Sprintf("%d in %.0f s", calls, lasted.Seconds()))
+}
 
 // reportCard renders the results of the specs about incidents; "" if none ran.
 func reportCard(report types.Report, ccm CCMDescription, kind ClusterKind) string {

@@ -50,6 +50,8 @@ const (
 	// Dataplane is for specs that send traffic. On a cluster with real nodes, Services have pods only in
 	// these.
 	Dataplane = "dataplane"
+	// Hour is for specs that take an hour. They run only if LABELS names this label.
+	Hour = "hour"
 )
 
 // Alone is for specs that change what all specs of a shared cluster have in common, such as its nodes, the CCM or the

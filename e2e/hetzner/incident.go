@@ -23,12 +23,10 @@ type RunningIncident struct {
 	// Client is a part of the User-Agent of the program that the incident is about. StartIncident sets it to the CCM's.
 	Client string
 
-	env     *Env
-	id      int64
-	begin   time.Time
-	seconds float64
-	calls   int
-	wrong   []string
+	env   *Env
+	id    int64
+	begin time.Time
+	wrong []string
 }
 
 // StartIncident starts a scenario of the simulated cloud. It ends with the spec at the latest.
@@ -81,10 +79,8 @@ func (i *RunningIncident) Wrong(format string, args ...any) {
 // End ends the incident.
 func (i *RunningIncident) End(ctx context.Context) {
 	GinkgoHelper()
-	i.calls, i.seconds = i.requests(), time.Since(i.begin).Seconds()
+	framework.RecordIncident(i.requests(), time.Since(i.begin))
 	Expect(i.env.Cloud.Fake.Scenarios().End(ctx, i.id)).To(Succeed())
-	// No rate by the hour: the periods of the CCM are shortened in specs.
-	AddReportEntry(framework.Incident, ReportEntryVisibilityFailureOrVerbose, fmt.Sprintf("%d in %.0f s", i.calls, i.seconds))
 }
 
 // Expect fails if the Client did something wrong.

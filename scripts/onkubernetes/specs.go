@@ -75,7 +75,7 @@ func (e e2e) do(ctx context.Context, piece int) (r result, err error) {
 	if err := anew(out); err != nil {
 		return r, err
 	}
-	filter := "!real-nodes"
+	filter := "!real-nodes && !hour"
 	if e.labels != "" {
 		filter += " && (" + e.labels + ")"
 	}

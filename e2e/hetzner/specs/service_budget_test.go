@@ -3,6 +3,7 @@ package specs
 import (
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
@@ -101,6 +102,22 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			// delete, action, certificates.
 			Expect(framework.RecordFigure(speclist.RequestsDropService, "requests", calls())).To(BeNumerically("<=", 5))
 		})
+
+		It("leaves nine tenths of a project's requests to others for an hour in which nothing changes", Label(framework.Hour), PollProgressAfter(0),
+			func(ctx SpecContext) {
+				const most = 3600 / 10
+				// With its default periods: those of the suite are short.
+				env := hetzner.NewEnv(ctx, hetzner.Options{CCM: map[string]string{"HCLOUD_INSTANCES_CACHE_TTL": "",
+					"HCLOUD_RESYNC_INTERVAL": "", "HCLOUD_REQUEST_TIMEOUT": ""}})
+				env.Nodes.Create(ctx, "node-1", "node-2", "node-3")
+				env.Services.Create(ctx, "web")
+				env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2", "node-3"))
+				env.CCM.AwaitIdle(ctx)
+				before := env.CCM.Requests()
+				Consistently(func() int { return env.CCM.Requests() - before }).WithContext(ctx).WithTimeout(time.Hour).
+					WithPolling(10 * time.Second).Should(BeNumerically("<=", most))
+				framework.RecordFigure(speclist.RequestsAtRest, "requests", env.CCM.Requests()-before)
+			})
 
 		DescribeTable("has as many writes as there are changes",
 			func(ctx SpecContext, writes int, change func(*corev1.Service)) {
