@@ -103,8 +103,8 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			Expect(framework.RecordFigure(speclist.RequestsDropService, "requests", calls())).To(BeNumerically("<=", 5))
 		})
 
-		It("leaves nine tenths of a project's requests to others for an hour in which nothing changes", Label(framework.Hour), PollProgressAfter(0),
-			func(ctx SpecContext) {
+		It("leaves nine tenths of a project's requests to others for an hour in which nothing changes",
+			Label(framework.Hour), PollProgressAfter(0), func(ctx SpecContext) {
 				const most = 3600 / 10
 				// With its default periods: those of the suite are short.
 				env := hetzner.NewEnv(ctx, hetzner.Options{CCM: map[string]string{"HCLOUD_INSTANCES_CACHE_TTL": "",
