@@ -49,7 +49,7 @@ func (i *RunningIncident) AwaitRequests(ctx context.Context, n int) {
 	GinkgoHelper()
 	last, since := 0, time.Now()
 	Eventually(func() bool {
-		if sent := i.requests(); sent != last {
+		if sent := i.Requests(); sent != last {
 			last, since = sent, time.Now()
 		}
 		return last >= n || time.Since(since) > framework.Current().QuietTime()
@@ -65,7 +65,8 @@ func (i *RunningIncident) ExpectMet() {
 		"no request of %s met the incident", i.Client)
 }
 
-func (i *RunningIncident) requests() int {
+// Requests returns how many requests the Client has sent in the incident.
+func (i *RunningIncident) Requests() int {
 	return i.env.Cloud.Journal.Count(journal.Filter{Client: i.Client, Since: i.Since})
 }
 
@@ -79,7 +80,7 @@ func (i *RunningIncident) Wrong(format string, args ...any) {
 // End ends the incident.
 func (i *RunningIncident) End(ctx context.Context) {
 	GinkgoHelper()
-	framework.RecordIncident(i.requests(), time.Since(i.begin))
+	framework.RecordIncident(i.Requests(), time.Since(i.begin))
 	Expect(i.env.Cloud.Fake.Scenarios().End(ctx, i.id)).To(Succeed())
 }
 

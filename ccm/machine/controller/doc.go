@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -89,6 +90,12 @@ func (c *common) provider(m *v1alpha1.Machine) (machine.Provider, error) {
 	return p, nil
 }
 
+// retries returns how long an object waits that could not be brought nearer to its spec: pauses that double, up to five minutes. Those of
+// controller-runtime begin with 5 ms, so that each outage of the API begins with a burst of requests, and grow to 17 minutes.
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute)
+}
+
 // Add adds the controllers to a manager.
 func Add(mgr ctrl.Manager, o Options) error {
 	c := newCommon(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("machine-controller"), clock.RealClock{}, o)
@@ -98,17 +105,19 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Machine{}, providerIDField, machineProviderID); err != nil {
 		return err
 	}
-	workers := controller.Options{MaxConcurrentReconciles: c.Workers}
-	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.Machine{}).WithOptions(workers).
+	options := func() controller.Options {
+		return controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: retries()}
+	}
+	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.Machine{}, builder.WithPredicates(machineChanges())).WithOptions(options()).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfNode), builder.WithPredicates(nodeChanges())).
 		Complete(&machines{c}); err != nil {
 		return err
 	}
-	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineSet{}).Owns(&v1alpha1.Machine{}).WithOptions(workers).
+	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineSet{}).Owns(&v1alpha1.Machine{}).WithOptions(options()).
 		Complete(&machineSets{c}); err != nil {
 		return err
 	}
-	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineDeployment{}).Owns(&v1alpha1.MachineSet{}).WithOptions(workers).
+	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineDeployment{}).Owns(&v1alpha1.MachineSet{}).WithOptions(options()).
 		Complete(&machineDeployments{c}); err != nil {
 		return err
 	}
@@ -144,6 +153,12 @@ func (c *common) machinesOfNode(ctx context.Context, o client.Object) (all []rec
 		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&m)})
 	}
 	return all
+}
+
+// machineChanges lets changes of a Machine pass that are not its status, which only its own controller writes: a try that fails would
+// otherwise be the reason for the next one at once.
+func machineChanges() predicate.Predicate {
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
 // nodeChanges lets pass what concerns a Machine, not the Node's heartbeats.

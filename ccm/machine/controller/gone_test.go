@@ -347,3 +347,20 @@ func TestAMachineWarnsOfAServerTypeThatRetires(t *testing.T) {
 		t.Errorf("warned %t, servers %d, want a warning and a server", warned, len(w.servers()))
 	}
 }
+
+func TestAnOutageBeginsWithoutABurstAndEndsSoon(t *testing.T) {
+	t.Parallel()
+	limiter, waited, tries := retries(), time.Duration(0), 0
+	for range 30 {
+		wait := limiter.When(ctrl.Request{})
+		if waited += wait; waited <= 10*time.Second {
+			tries++
+		}
+		if wait > 5*time.Minute {
+			t.Errorf("waits for %v, want 5 minutes at most", wait)
+		}
+	}
+	if tries > 6 {
+		t.Errorf("%d tries in the first ten seconds, want 6 at most", tries)
+	}
+}

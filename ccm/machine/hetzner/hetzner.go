@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
@@ -93,6 +94,7 @@ func (p *provider) client(ctx context.Context, spec v1alpha1.MachineSpec) (*hclo
 	c := p.clients[key]
 	if c == nil {
 		opts := []hcloud.ClientOption{hcloud.WithToken(s.token), hcloud.WithApplication("machine-controller", ccm.Version()),
+			hcloud.WithHTTPClient(&http.Client{Transport: stableErrors{}}),
 			// the controller tries again, with growing delays
 			hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 1, BackoffFunc: hcloud.ConstantBackoff(200 * time.Millisecond)})}
 		if s.endpoint != "" {
@@ -102,6 +104,24 @@ func (p *provider) client(ctx context.Context, spec v1alpha1.MachineSpec) (*hclo
 		p.clients[key] = c
 	}
 	return c, s, nil
+}
+
+// stableErrors sends requests, and logs the correlation IDs of answers that are errors. hcloud-go would put them into the texts of its
+// errors, of which no two would be equal: each try would change the status of its Machine and record another event.
+type stableErrors struct{}
+
+func (stableErrors) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	const key = "X-Correlation-Id"
+	if id := answer.Header.Get(key); id != "" && answer.StatusCode >= 400 {
+		klog.V(1).InfoS("The API answered with an error", "method", r.Method, "path", r.URL.Path, "status", answer.StatusCode,
+			"correlationID", id)
+	}
+	answer.Header.Del(key)
+	return answer, nil
 }
 
 // servers returns the servers of the Machine: those that carry its UID and are not copies, since they have its name or its provider

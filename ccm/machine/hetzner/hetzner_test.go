@@ -424,6 +424,19 @@ func TestServerTypesThatRetire(t *testing.T) {
 	}
 }
 
+func TestTheSameRefusalHasTheSameText(t *testing.T) {
+	w := newWorld(t)
+	w.fault(fault.Rule{Operation: "create_server", Effect: fault.APIError("resource_unavailable")})
+	m := w.machineWith(`{"serverType": "cx23"}`)
+	refusal := func() string {
+		_, err := w.p.Create(w.ctx, m, &machine.Data{}, "")
+		return fmt.Sprint(err)
+	}
+	if first := refusal(); !strings.Contains(first, "(resource_unavailable)") || refusal() != first {
+		t.Errorf("two refusals: %q and %q", first, refusal())
+	}
+}
+
 func TestOperatingSystems(t *testing.T) {
 	w := newWorld(t)
 	for _, os := range []v1alpha1.OperatingSystem{v1alpha1.Ubuntu, v1alpha1.Debian, v1alpha1.Fedora, v1alpha1.CentOS, v1alpha1.RockyLinux,
