@@ -45,8 +45,8 @@ func (m mutants) fill(ctx context.Context, l *layer) {
 	defer func() { _ = os.RemoveAll(folder) }()
 	l.compile(ctx, programs+"/mutate", "build", "-v", "./scripts/mutate")
 	cmd := exec.CommandContext(ctx, "scripts/progress.sh", "compiling the mutants, and running each test once",
-		"go", "run", "./scripts/mutate", "-package", "ccm", "-sample", strconv.Itoa(m.sample), "-seed", strconv.Itoa(m.seed), "-jobs", strconv.Itoa(runtime.NumCPU()),
-		"-prepare", folder)
+		"go", "run", "./scripts/mutate", "-package", "ccm", "-sample", strconv.Itoa(m.sample), "-seed", strconv.Itoa(m.seed),
+		"-jobs", strconv.Itoa(runtime.NumCPU()), "-prepare", folder)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux"), os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		l.err = fmt.Errorf("preparing the mutants: %w", err)
