@@ -228,10 +228,10 @@ func (p Project) Await(ctx context.Context, cond func(*State) bool) error {
 }
 
 // update runs one write and returns the new state. It reads the clock once. Work that is due at that
-// time runs before fn, but not more than a batch: see catchUp. Work that fn makes due at once runs after it. Work that becomes
-// due later waits, so that the returned state contains what fn stored. If fn returns an error, update drops
-// fn's changes and returns the error. If the cloud has a disk, the changes are on it when update returns; if they cannot be saved, an error
-// says so, and no further write begins until they are.
+// time runs before fn, but not more than a batch, and not what has become due just now: see beforeWrite. Work that fn
+// makes due at once runs after it. Work that becomes due later waits, so that the returned state contains what fn stored.
+// If fn returns an error, update drops fn's changes and returns the error. If the cloud has a disk, the changes are on it
+// when update returns; if they cannot be saved, an error says so, and no further write begins until they are.
 func (p Project) update(fn func(*Tx) error) (*State, error) {
 	if p.cloud.stepped {
 		p.cloud.Settle()
@@ -250,7 +250,7 @@ func (p Project) updateAndSave(fn func(*Tx) error) (*State, *saveRound, error) {
 	defer c.mu.Unlock()
 	err := c.saver.refuse()
 	if err == nil {
-		err = c.write(p.data, c.catchUp(), p.outcome, fn)
+		err = c.write(p.data, c.beforeWrite(), p.outcome, fn)
 	}
 	return p.data.state.Load(), c.saver.next(), err
 }
