@@ -85,10 +85,10 @@ type Cloud struct {
 	backlog   bool             // more work is due than a write runs
 	finished  []finishedAction // not forgotten yet, in the order of their ends
 	ips       *addressPool
-	lbIPs     *addressPool     // the same as ips unless configured
-	private   reservations     // in networks
-	changed   chan struct{}    // closed by the next commit; nil if no call of Await waits for it
-	spareLog  *store.ChangeLog // empty, for the next transaction
+	lbIPs     *addressPool       // the same as ips unless configured
+	private   reservations       // in networks
+	changed   chan struct{}      // closed by the next commit; nil if no call of Await waits for it
+	spareLogs []*store.ChangeLog // empty, for the next transactions
 	// lastLabels are those of the last resource that was made with labels.
 	lastLabels map[string]string
 	events     eventHub
@@ -283,13 +283,14 @@ func (c *Cloud) begin(d *projectData, from *State, now time.Time, o *ActionOutco
 	return tx
 }
 
-// newLog returns an empty log, if possible the one of the last transaction: a new one has to grow.
+// newLog returns an empty log, if possible one of an earlier transaction: a new one has to grow.
 func (c *Cloud) newLog() *store.ChangeLog {
-	log := c.spareLog
-	c.spareLog = nil
-	if log == nil {
-		log = &store.ChangeLog{}
+	n := len(c.spareLogs)
+	if n == 0 {
+		return &store.ChangeLog{}
 	}
+	log := c.spareLogs[n-1]
+	c.spareLogs = c.spareLogs[:n-1]
 	return log
 }
 
@@ -299,8 +300,10 @@ func (c *Cloud) commit(all ...*Tx) {
 	last := all[len(all)-1]
 	c.seal(last)
 	defer func() {
-		c.spareLog = last.log
-		c.spareLog.Clear()
+		for _, tx := range all {
+			tx.log.Clear()
+			c.spareLogs = append(c.spareLogs, tx.log)
+		}
 	}()
 	changed := false
 	for _, tx := range all {
