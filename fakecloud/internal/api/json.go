@@ -13,16 +13,22 @@ import (
 // marshal encodes a value of this program. This cannot fail.
 func marshal(v any) []byte {
 	if v, ok := v.(appender); ok {
-		buffer := bodies.Get().(*[]byte)
-		defer bodies.Put(buffer)
-		*buffer = v.appendJSON((*buffer)[:0])
-		return slices.Clone(*buffer)
+		return collect(v.appendJSON)
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic("api: " + err.Error())
 	}
 	return b
+}
+
+// collect returns what a function appends.
+func collect(appendTo func(b []byte) []byte) []byte {
+	buffer := bodies.Get().(*[]byte)
+	b := appendTo((*buffer)[:0])
+	out := slices.Clone(b)
+	keepBody(buffer, b)
+	return out
 }
 
 // appender appends what json.Marshal returns for it, without the cost of reflection. Only what almost every change encodes

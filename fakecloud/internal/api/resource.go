@@ -55,7 +55,11 @@ func (d *resource[T]) path() string {
 // member returns one version of a resource on a date as a member of a response.
 func (d *resource[T]) member(a *API, date Date, st *cloud.State, v T) Part {
 	st = a.current(st)
-	p := Part{Key: d.singular, JSON: marshal(d.encode(date, st, v))}
+	p := Part{Key: d.singular}
+	value := d.encode(date, st, v)
+	if p.Value, _ = value.(appender); p.Value == nil {
+		p.JSON = marshal(value)
+	}
 	if d.items != nil {
 		p.Items = d.items(a, date, st, v)
 	}
@@ -65,10 +69,10 @@ func (d *resource[T]) member(a *API, date Date, st *cloud.State, v T) Part {
 // bytes encodes one version of a resource on a date.
 func (d *resource[T]) bytes(a *API, date Date, st *cloud.State, v T) []byte {
 	p := d.member(a, date, st, v)
-	if len(p.Items) == 0 {
+	if p.Value == nil && len(p.Items) == 0 {
 		return p.JSON
 	}
-	return p.appendJSON(make([]byte, 0, p.size()))
+	return collect(p.appendJSON)
 }
 
 // json returns the encoded form of one version of a resource on the request's date.

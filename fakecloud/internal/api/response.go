@@ -28,7 +28,9 @@ type Response struct {
 type Part struct {
 	Key  string
 	JSON []byte
-	// Items are more members of JSON, which is an object then.
+	// Value, if set, is encoded instead of JSON, right where the response needs it.
+	Value appender
+	// Items are more members of the JSON, which is an object then.
 	Items []Part
 }
 
@@ -42,17 +44,22 @@ func (p Part) append(b []byte, open string) []byte {
 
 // appendJSON appends the member's value.
 func (p Part) appendJSON(b []byte) []byte {
-	if len(p.Items) == 0 {
-		return append(b, p.JSON...)
+	if p.Value != nil {
+		b = p.Value.appendJSON(b)
+	} else {
+		b = append(b, p.JSON...)
 	}
-	b = append(b, p.JSON[:len(p.JSON)-1]...)
+	if len(p.Items) == 0 {
+		return b
+	}
+	b = b[:len(b)-1] // the closing brace
 	for _, item := range p.Items {
 		b = item.append(b, `,"`)
 	}
 	return append(b, '}')
 }
 
-// size returns the number of bytes of the member in an object.
+// size returns the number of bytes of the member in an object, without Value.
 func (p Part) size() int {
 	n := len(p.Key) + len(p.JSON) + len(`,"":`)
 	for _, item := range p.Items {
@@ -94,6 +101,11 @@ func writeResponse(w http.ResponseWriter, r *Request, resp Response) {
 	buffer := bodies.Get().(*[]byte)
 	body := resp.append((*buffer)[:0])
 	writeBody(w, r, resp.Status, body)
+	keepBody(buffer, body)
+}
+
+// keepBody returns a buffer to the pool after body was appended to it.
+func keepBody(buffer *[]byte, body []byte) {
 	if cap(body) <= maxPooledBody {
 		*buffer = body
 		bodies.Put(buffer)
