@@ -75,7 +75,7 @@ func (s shownResource[T]) append(b []byte, st *cloud.State, e *store.Entry[T]) [
 	if kept := e.Kept(st.Catalogue); kept != nil && !secret {
 		return append(b, kept...)
 	}
-	return s.member(s.api, s.api.date, st, v).appendJSON(b)
+	return version[T]{s.resource, s.api, s.api.date, st, v}.appendJSON(b)
 }
 
 // Append implements Shown.

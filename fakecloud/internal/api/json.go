@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -79,7 +78,12 @@ func appendIDs(b []byte, name string, ids []int64) []byte {
 
 func appendLabels(b []byte, name string, labels map[string]string) []byte {
 	b = append(append(b, name...), '{')
-	for i, key := range slices.Sorted(maps.Keys(labels)) {
+	keys := make([]string, 0, 8) // on the stack, because most resources have no more
+	for key := range labels {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for i, key := range keys {
 		if i > 0 {
 			b = append(b, ',')
 		}

@@ -30,8 +30,6 @@ type Part struct {
 	JSON []byte
 	// Value, if set, is encoded instead of JSON, right where the response needs it.
 	Value appender
-	// Items are more members of the JSON, which is an object then.
-	Items []Part
 }
 
 // append appends the member after the text that opens it.
@@ -45,27 +43,9 @@ func (p Part) append(b []byte, open string) []byte {
 // appendJSON appends the member's value.
 func (p Part) appendJSON(b []byte) []byte {
 	if p.Value != nil {
-		b = p.Value.appendJSON(b)
-	} else {
-		b = append(b, p.JSON...)
+		return p.Value.appendJSON(b)
 	}
-	if len(p.Items) == 0 {
-		return b
-	}
-	b = b[:len(b)-1] // the closing brace
-	for _, item := range p.Items {
-		b = item.append(b, `,"`)
-	}
-	return append(b, '}')
-}
-
-// size returns the number of bytes of the member in an object, without Value.
-func (p Part) size() int {
-	n := len(p.Key) + len(p.JSON) + len(`,"":`)
-	for _, item := range p.Items {
-		n += item.size()
-	}
-	return n
+	return append(b, p.JSON...)
 }
 
 // object returns a response whose body is a JSON object with the given members.
@@ -122,7 +102,7 @@ func writeBody(w http.ResponseWriter, r *Request, status int, body []byte) {
 func (resp *Response) append(b []byte) []byte {
 	size := 1
 	for _, p := range resp.Parts {
-		size += p.size()
+		size += len(p.Key) + len(p.JSON) + len(`,"":`)
 	}
 	for _, c := range resp.Chunks {
 		size += len(c)
