@@ -46,61 +46,71 @@ type actionErrorJSON struct {
 	Message string     `json:"message"`
 }
 
-// encodeAction returns the JSON of an action at a time. keep is whether it may be kept: that of a running action changes.
-func encodeAction(e *store.Entry[*cloud.Action], now time.Time, keep bool) []byte {
-	encode := func(a *cloud.Action) []byte { return marshalAction(a, now) }
-	switch {
-	case e.Value.Status == cloud.ActionRunning:
+// encodeAction returns the JSON of an action at a time. It is kept, except that of a running action, which changes.
+func encodeAction(e *store.Entry[*cloud.Action], now time.Time) []byte {
+	encode := func(a *cloud.Action) []byte { return marshal(newActionJSON(a, now)) }
+	if e.Value.Status == cloud.ActionRunning {
 		return encode(e.Value)
-	case keep:
-		return e.Encoded(nil, encode)
 	}
-	return e.EncodedOnce(nil, encode)
+	return e.Encoded(nil, encode)
 }
 
-func marshalAction(a *cloud.Action, now time.Time) []byte {
+// appendAction appends what encodeAction returns. It does not keep it: it is larger than the action, and most actions are never read.
+func appendAction(b []byte, e *store.Entry[*cloud.Action], now time.Time) []byte {
+	if kept := e.Kept(nil); kept != nil {
+		return append(b, kept...)
+	}
+	return newActionJSON(e.Value, now).appendJSON(b)
+}
+
+func newActionJSON(a *cloud.Action, now time.Time) actionJSON {
 	out := actionJSON{
 		ID: a.ID, Command: a.Command, Status: a.Status, Progress: a.Progress(now),
-		Started: timeJSON(a.Created), Finished: timeJSON(a.Finished), Resources: []refJSON{},
+		Started: timeJSON(a.Created), Finished: timeJSON(a.Finished), Resources: make([]refJSON, len(a.Resources)),
 	}
-	for _, r := range a.Resources {
-		out.Resources = append(out.Resources, refJSON{r.ID, r.Kind})
+	for i, r := range a.Resources {
+		out.Resources[i] = refJSON{r.ID, r.Kind}
 	}
 	if a.Status == cloud.ActionFailed {
 		out.Error = &actionErrorJSON{a.ErrorCode, a.ErrorMessage}
 	}
-	return marshal(out)
+	return out
+}
+
+// actionAt is an action of a state at a time. Its JSON is null if there is no such action.
+type actionAt struct {
+	st  *cloud.State
+	id  int64
+	now time.Time
+}
+
+func (a actionAt) appendJSON(b []byte) []byte {
+	e, ok := a.st.Actions.Entry(a.id)
+	if !ok {
+		return append(b, "null"...)
+	}
+	return appendAction(b, e, a.now)
+}
+
+// actionsAt is several actions of a state at a time.
+type actionsAt struct {
+	st  *cloud.State
+	ids []int64
+	now time.Time
+}
+
+func (a actionsAt) appendJSON(b []byte) []byte {
+	return appendList(b, "", a.ids, func(b []byte, id int64) []byte { return actionAt{a.st, id, a.now}.appendJSON(b) })
 }
 
 // actionPart returns an action that has just started as the member `action` of a response.
 func actionPart(st *cloud.State, id int64) Part {
-	return Part{Key: "action", JSON: actionBytes(st, id, time.Time{})}
-}
-
-// actionBytes does not keep the JSON, which is larger than the action: most actions are never read.
-func actionBytes(st *cloud.State, id int64, now time.Time) []byte {
-	e, ok := st.Actions.Entry(id)
-	if !ok {
-		return []byte("null")
-	}
-	return encodeAction(e, now, false)
+	return Part{Key: "action", Value: actionAt{st: st, id: id}}
 }
 
 // startedPart returns several actions that have just started as a member of a response.
 func startedPart(key string, st *cloud.State, ids []int64) Part {
-	return actionsPart(key, st, ids, time.Time{})
-}
-
-// actionsPart returns several actions at a time as a member of a response.
-func actionsPart(key string, st *cloud.State, ids []int64, now time.Time) Part {
-	list := []byte{'['}
-	for i, id := range ids {
-		if i > 0 {
-			list = append(list, ',')
-		}
-		list = append(list, actionBytes(st, id, now)...)
-	}
-	return Part{Key: key, JSON: append(list, ']')}
+	return Part{Key: key, Value: actionsAt{st: st, ids: ids}}
 }
 
 // started answers an operation that started one action: 201.
@@ -170,7 +180,7 @@ func listActions(r *Request, st *cloud.State, list actionList) (Response, error)
 		total := st.Actions.CountOfKind(list.kind, running)
 		first := p.first(total)
 		entries := st.Actions.PageOfKind(list.kind, running, store.Page{Desc: desc, First: first, N: p.size})
-		return listResponse(r, "actions", p, total, func(i int) []byte { return encodeAction(entries[i-first], r.arrived, true) }), nil
+		return listResponse(r, "actions", p, total, func(i int) []byte { return encodeAction(entries[i-first], r.arrived) }), nil
 	}
 	var entries []*store.Entry[*cloud.Action]
 	all := list.all(running)
@@ -184,7 +194,7 @@ func listActions(r *Request, st *cloud.State, list actionList) (Response, error)
 	}
 	sortEntries(entries, keys, actionSort)
 	return listResponse(r, "actions", p, len(entries), func(i int) []byte {
-		return encodeAction(entries[i], r.arrived, true)
+		return encodeAction(entries[i], r.arrived)
 	}), nil
 }
 
@@ -238,7 +248,7 @@ func getActions(r *Request) (Response, error) {
 		_, ok := st.Actions.Entry(id)
 		return !ok
 	})
-	return object(http.StatusOK, actionsPart("actions", st, ids, r.arrived)), nil
+	return object(http.StatusOK, Part{Key: "actions", Value: actionsAt{st, ids, r.arrived}}), nil
 }
 
 func getAction(r *Request) (Response, error) {
@@ -254,7 +264,7 @@ func oneAction(r *Request, param string, allowed func(*cloud.Action) bool) (Resp
 	if !ok || !allowed(e.Value) {
 		return Response{}, cloud.ErrNotFound(cloud.KindAction, id)
 	}
-	return object(http.StatusOK, Part{Key: "action", JSON: encodeAction(e, r.arrived, true)}), nil
+	return object(http.StatusOK, Part{Key: "action", JSON: encodeAction(e, r.arrived)}), nil
 }
 
 func actionRoutes() []Route {

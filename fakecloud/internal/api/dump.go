@@ -19,8 +19,8 @@ type Shown interface {
 	Len(st *cloud.State) int
 	// All yields the id and the JSON of all resources in a state, at a time, by id.
 	All(st *cloud.State, now time.Time) iter.Seq2[int64, json.RawMessage]
-	// One returns the JSON of one resource at a time and reports whether it exists. It is not kept: see [API.Event].
-	One(st *cloud.State, id int64, now time.Time) (json.RawMessage, bool)
+	// Append appends the JSON of one resource at a time, or nothing if it does not exist. It is not kept: see [API.Event].
+	Append(b []byte, st *cloud.State, id int64, now time.Time) []byte
 }
 
 // ShownResources returns all kinds that a project owns, in the order of a dump and in the form of the API's date.
@@ -56,32 +56,35 @@ func (s shownResource[T]) Len(st *cloud.State) int { return s.table(st).Len() }
 func (s shownResource[T]) All(st *cloud.State, _ time.Time) iter.Seq2[int64, json.RawMessage] {
 	return func(yield func(int64, json.RawMessage) bool) {
 		for e := range s.table(st).Entries() {
-			if !yield(e.Value.Header().ID, s.json(st, e)) {
+			if !yield(e.Value.Header().ID, collect(func(b []byte) []byte { return s.append(b, st, e) })) {
 				return
 			}
 		}
 	}
 }
 
-// json returns the JSON of one version, without secrets.
-func (s shownResource[T]) json(st *cloud.State, e *store.Entry[T]) []byte {
+// append appends the JSON of one version, without secrets.
+func (s shownResource[T]) append(b []byte, st *cloud.State, e *store.Entry[T]) []byte {
 	st = s.api.current(st)
-	encode := func(v T) []byte { return s.bytes(s.api, s.api.date, st, v) }
+	v, secret := e.Value, false
 	if s.public != nil {
-		if v, ok := s.public(e.Value); ok {
-			return encode(v)
+		if public, ok := s.public(v); ok {
+			v, secret = public, true
 		}
 	}
-	return e.EncodedOnce(st.Catalogue, encode)
+	if kept := e.Kept(st.Catalogue); kept != nil && !secret {
+		return append(b, kept...)
+	}
+	return version[T]{s.resource, s.api, s.api.date, st, v}.appendJSON(b)
 }
 
-// One implements Shown.
-func (s shownResource[T]) One(st *cloud.State, id int64, _ time.Time) (json.RawMessage, bool) {
+// Append implements Shown.
+func (s shownResource[T]) Append(b []byte, st *cloud.State, id int64, _ time.Time) []byte {
 	e, ok := s.table(st).Entry(id)
 	if !ok {
-		return nil, false
+		return b
 	}
-	return s.json(st, e), true
+	return s.append(b, st, e)
 }
 
 // shownActions shows actions. They are not a resource[T], because clients cannot create or change them.
@@ -95,17 +98,17 @@ func (shownActions) Len(st *cloud.State) int { return st.Actions.Len() }
 func (shownActions) All(st *cloud.State, now time.Time) iter.Seq2[int64, json.RawMessage] {
 	return func(yield func(int64, json.RawMessage) bool) {
 		for e := range st.Actions.Entries() {
-			if !yield(e.Value.ID, encodeAction(e, now, false)) {
+			if !yield(e.Value.ID, collect(func(b []byte) []byte { return appendAction(b, e, now) })) {
 				return
 			}
 		}
 	}
 }
 
-func (shownActions) One(st *cloud.State, id int64, now time.Time) (json.RawMessage, bool) {
+func (shownActions) Append(b []byte, st *cloud.State, id int64, now time.Time) []byte {
 	e, ok := st.Actions.Entry(id)
 	if !ok {
-		return nil, false
+		return b
 	}
-	return encodeAction(e, now, false), true
+	return appendAction(b, e, now)
 }

@@ -41,16 +41,22 @@ func (e EventJSON) appendJSON(b []byte) []byte {
 
 // WithResource returns the event as JSON, with the member resource unless that is empty.
 func (e EventJSON) WithResource(resource json.RawMessage) []byte {
-	line := e.appendJSON(make([]byte, 0, eventSize+len(resource)))
-	if len(resource) == 0 {
-		return line
-	}
-	line = append(line[:len(line)-1], resourceMember...)
-	return append(append(line, resource...), '}')
+	return e.with(func(b []byte) []byte { return append(b, resource...) })
 }
 
-// eventSize is the room for an event without its resource.
-const eventSize = 192
+// with returns the event as JSON, with the member resource that a function appends, unless it appends nothing.
+func (e EventJSON) with(appendResource func(b []byte) []byte) []byte {
+	return collect(func(b []byte) []byte {
+		b = e.appendJSON(b)
+		end := len(b) - 1 // before the closing brace
+		b = append(b[:end], resourceMember...)
+		start := len(b)
+		if b = appendResource(b); len(b) == start {
+			b = b[:end]
+		}
+		return append(b, '}')
+	})
+}
 
 var resourceMember = []byte(`,"resource":`)
 
@@ -59,11 +65,12 @@ var resourceMember = []byte(`,"resource":`)
 func (a *API) Event(e *cloud.Event) []byte {
 	return e.Encoded(func(e *cloud.Event) []byte {
 		line := EventJSON{Type: string(e.Type), Seq: e.Seq, Time: e.Time, Project: e.Project, Kind: e.Kind, ID: e.ID}
-		var resource json.RawMessage
-		if shown, ok := a.shown[e.Kind]; ok {
-			resource, _ = shown.One(e.State, e.ID, e.Time) // nil for a deletion
-		}
-		return line.WithResource(resource)
+		return line.with(func(b []byte) []byte {
+			if shown, ok := a.shown[e.Kind]; ok {
+				b = shown.Append(b, e.State, e.ID, e.Time) // nothing for a deletion
+			}
+			return b
+		})
 	})
 }
 

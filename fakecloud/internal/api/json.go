@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -13,16 +12,22 @@ import (
 // marshal encodes a value of this program. This cannot fail.
 func marshal(v any) []byte {
 	if v, ok := v.(appender); ok {
-		buffer := bodies.Get().(*[]byte)
-		defer bodies.Put(buffer)
-		*buffer = v.appendJSON((*buffer)[:0])
-		return slices.Clone(*buffer)
+		return collect(v.appendJSON)
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic("api: " + err.Error())
 	}
 	return b
+}
+
+// collect returns what a function appends.
+func collect(appendTo func(b []byte) []byte) []byte {
+	buffer := bodies.Get().(*[]byte)
+	b := appendTo((*buffer)[:0])
+	out := slices.Clone(b)
+	keepBody(buffer, b)
+	return out
 }
 
 // appender appends what json.Marshal returns for it, without the cost of reflection. Only what almost every change encodes
@@ -73,7 +78,12 @@ func appendIDs(b []byte, name string, ids []int64) []byte {
 
 func appendLabels(b []byte, name string, labels map[string]string) []byte {
 	b = append(append(b, name...), '{')
-	for i, key := range slices.Sorted(maps.Keys(labels)) {
+	keys := make([]string, 0, 8) // on the stack, because most resources have no more
+	for key := range labels {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for i, key := range keys {
 		if i > 0 {
 			b = append(b, ',')
 		}

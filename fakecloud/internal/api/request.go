@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -168,7 +167,11 @@ func (r *Request) cached() bool { return r.date == r.api.date }
 
 // Bind decodes the body into out, a pointer to a struct with bind's tags.
 func (r *Request) Bind(out any) error {
-	body, err := io.ReadAll(http.MaxBytesReader(&r.writer, r.HTTP.Body, MaxBodyBytes))
+	pooled := bodies.Get().(*[]byte)
+	buffer := bytes.NewBuffer((*pooled)[:0])
+	_, err := buffer.ReadFrom(http.MaxBytesReader(&r.writer, r.HTTP.Body, MaxBodyBytes))
+	body := buffer.Bytes()
+	defer keepBody(pooled, body) // what is bound has copies
 	if err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return cloud.ErrJSON("it is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")

@@ -16,8 +16,8 @@ type resource[T store.Object[T]] struct {
 	table            func(*cloud.State) *store.Table[T]
 	// encode returns the value that is encoded as JSON on a date.
 	encode func(Date, *cloud.State, T) any
-	// items, if set, returns the members of the JSON that are items of the catalogue. They are not encoded with each version.
-	items func(*API, Date, *cloud.State, T) []Part
+	// append, if set, appends the JSON on a date, instead of encode.
+	append func([]byte, *API, Date, *cloud.State, T) []byte
 	// sort has a comparison for each field of the list's `sort` parameter.
 	sort map[string]func(a, b T) int
 	// filter, if set, reads the list's own query parameters (beyond name and label_selector) and
@@ -52,29 +52,27 @@ func (d *resource[T]) path() string {
 	return "/" + d.plural + "/{id}"
 }
 
-// member returns one version of a resource on a date as a member of a response.
-func (d *resource[T]) member(a *API, date Date, st *cloud.State, v T) Part {
-	st = a.current(st)
-	p := Part{Key: d.singular, JSON: marshal(d.encode(date, st, v))}
-	if d.items != nil {
-		p.Items = d.items(a, date, st, v)
-	}
-	return p
+// version is one version of a resource in a state, as a date shows it.
+type version[T store.Object[T]] struct {
+	*resource[T]
+	api  *API
+	date Date
+	st   *cloud.State
+	v    T
 }
 
-// bytes encodes one version of a resource on a date.
-func (d *resource[T]) bytes(a *API, date Date, st *cloud.State, v T) []byte {
-	p := d.member(a, date, st, v)
-	if len(p.Items) == 0 {
-		return p.JSON
+func (r version[T]) appendJSON(b []byte) []byte {
+	st := r.api.current(r.st)
+	if r.append != nil {
+		return r.append(b, r.api, r.date, st, r.v)
 	}
-	return p.appendJSON(make([]byte, 0, p.size()))
+	return append(b, marshal(r.encode(r.date, st, r.v))...)
 }
 
 // json returns the encoded form of one version of a resource on the request's date.
 func (d *resource[T]) json(r *Request, st *cloud.State, e *store.Entry[T]) []byte {
 	st = r.api.current(st)
-	encode := func(v T) []byte { return d.bytes(r.api, r.date, st, v) }
+	encode := func(v T) []byte { return collect(version[T]{d, r.api, r.date, st, v}.appendJSON) }
 	if !r.cached() {
 		return encode(e.Value)
 	}
@@ -88,7 +86,7 @@ func (d *resource[T]) part(r *Request, st *cloud.State, id int64, last T) Part {
 	if now, ok := d.table(st).Get(id); ok {
 		last = now
 	}
-	return d.member(r.api, r.date, st, last)
+	return Part{Key: d.singular, Value: version[T]{d, r.api, r.date, st, last}}
 }
 
 // get answers GET /<resource>/{id}.

@@ -28,8 +28,8 @@ type Response struct {
 type Part struct {
 	Key  string
 	JSON []byte
-	// Items are more members of JSON, which is an object then.
-	Items []Part
+	// Value, if set, is encoded instead of JSON, right where the response needs it.
+	Value appender
 }
 
 // append appends the member after the text that opens it.
@@ -42,23 +42,10 @@ func (p Part) append(b []byte, open string) []byte {
 
 // appendJSON appends the member's value.
 func (p Part) appendJSON(b []byte) []byte {
-	if len(p.Items) == 0 {
-		return append(b, p.JSON...)
+	if p.Value != nil {
+		return p.Value.appendJSON(b)
 	}
-	b = append(b, p.JSON[:len(p.JSON)-1]...)
-	for _, item := range p.Items {
-		b = item.append(b, `,"`)
-	}
-	return append(b, '}')
-}
-
-// size returns the number of bytes of the member in an object.
-func (p Part) size() int {
-	n := len(p.Key) + len(p.JSON) + len(`,"":`)
-	for _, item := range p.Items {
-		n += item.size()
-	}
-	return n
+	return append(b, p.JSON...)
 }
 
 // object returns a response whose body is a JSON object with the given members.
@@ -94,6 +81,11 @@ func writeResponse(w http.ResponseWriter, r *Request, resp Response) {
 	buffer := bodies.Get().(*[]byte)
 	body := resp.append((*buffer)[:0])
 	writeBody(w, r, resp.Status, body)
+	keepBody(buffer, body)
+}
+
+// keepBody returns a buffer to the pool after body was appended to it.
+func keepBody(buffer *[]byte, body []byte) {
 	if cap(body) <= maxPooledBody {
 		*buffer = body
 		bodies.Put(buffer)
@@ -110,7 +102,7 @@ func writeBody(w http.ResponseWriter, r *Request, status int, body []byte) {
 func (resp *Response) append(b []byte) []byte {
 	size := 1
 	for _, p := range resp.Parts {
-		size += p.size()
+		size += len(p.Key) + len(p.JSON) + len(`,"":`)
 	}
 	for _, c := range resp.Chunks {
 		size += len(c)

@@ -10,7 +10,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
-// serverJSON has all fields of a server but those of serverItems.
+// serverJSON has all fields of a server but the items of the catalogue: see appendServer.
 type serverJSON struct {
 	ID              int64                `json:"id"`
 	Name            string               `json:"name"`
@@ -138,7 +138,7 @@ type serverProtectionJSON struct {
 	Rebuild bool `json:"rebuild"`
 }
 
-func encodeServer(d Date, st *cloud.State, s *cloud.Server) any {
+func encodeServer(d Date, st *cloud.State, s *cloud.Server) serverJSON {
 	out := serverJSON{
 		ID: s.ID, Name: s.Name, Status: s.Status, Created: timeJSON(s.Created),
 		PublicNet:     encodePublicNet(st, s),
@@ -173,8 +173,9 @@ func encodeServer(d Date, st *cloud.State, s *cloud.Server) any {
 	return out
 }
 
-// serverItems returns the items of the catalogue in a server's JSON, which are two thirds of it.
-func serverItems(a *API, d Date, st *cloud.State, s *cloud.Server) []Part {
+// appendServer appends a server's JSON. The items of the catalogue, two thirds of it, are not encoded with each version.
+func appendServer(b []byte, a *API, d Date, st *cloud.State, s *cloud.Server) []byte {
+	b = encodeServer(d, st, s).appendJSON(b)
 	image := []byte("null")
 	switch i := s.Image; {
 	case i == nil:
@@ -183,11 +184,10 @@ func serverItems(a *API, d Date, st *cloud.State, s *cloud.Server) []Part {
 	default:
 		image = systemImages.json(a, d, st.Catalogue, i)
 	}
-	return []Part{
-		{Key: "server_type", JSON: serverTypes.json(a, d, st.Catalogue, st.TypeOf(s))},
-		{Key: "location", JSON: locations.json(a, d, st.Catalogue, s.Location)},
-		{Key: "image", JSON: image},
-	}
+	b = append(append(b[:len(b)-1], `,"server_type":`...), serverTypes.json(a, d, st.Catalogue, st.TypeOf(s))...)
+	b = append(append(b, `,"location":`...), locations.json(a, d, st.Catalogue, s.Location)...)
+	b = append(append(b, `,"image":`...), image...)
+	return append(b, '}')
 }
 
 func encodePublicNet(st *cloud.State, s *cloud.Server) publicNetJSON {
@@ -211,7 +211,7 @@ func encodePublicNet(st *cloud.State, s *cloud.Server) publicNetJSON {
 var servers = &resource[*cloud.Server]{
 	singular: "server", plural: "servers", kind: cloud.KindServer,
 	table:  func(st *cloud.State) *store.Table[*cloud.Server] { return &st.Servers },
-	encode: encodeServer, items: serverItems,
+	append: appendServer,
 	sort: map[string]func(a, b *cloud.Server) int{
 		"id": compareID[*cloud.Server], "name": compareName[*cloud.Server], "created": compareCreated[*cloud.Server],
 	},

@@ -75,7 +75,7 @@ const maxDepth = 64
 // if the body is not a JSON object or the client has left, or invalid_input with the wrong fields. day is a day such as
 // "2026-06-01", or "" for the day after all changes.
 func JSON(ctx context.Context, body []byte, out any, day string) error {
-	b := binder{day: day, left: ctx.Done()}
+	b := binder{day: day, ctx: ctx}
 	if err := b.decode(body, out); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ type binder struct {
 	findUnknown bool // note unknown fields instead of mistakes
 	fields      []cloud.FieldError
 	mistakes    int             // the messages in fields
-	left        <-chan struct{} // closed when the client has left
+	ctx         context.Context // ends when the client has left
 	hasLeft     bool
 	steps       int
 }
@@ -160,11 +160,7 @@ const stepsPerLook = 1024
 // ends reports whether the rest of the body need not be bound.
 func (b *binder) ends() bool {
 	if b.steps++; b.steps%stepsPerLook == 0 {
-		select {
-		case <-b.left:
-			b.hasLeft = true
-		default:
-		}
+		b.hasLeft = b.ctx.Err() != nil
 	}
 	return b.hasLeft || b.mistakes > cloud.MaxMistakes
 }

@@ -390,7 +390,9 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 			return a
 		}
 	}
-	tx.beginAction(a)
+	if d, ends := tx.beginAction(a); ends {
+		a.takes = d
+	}
 	return a
 }
 
@@ -446,19 +448,19 @@ func (tx *Tx) resume(selected func(*Action) bool) (n int) {
 	return n
 }
 
-// beginAction begins a running action: its duration counts from now.
-func (tx *Tx) beginAction(a *Action) {
+// beginAction begins a running action. It returns how long the action takes from now, if it ends by itself.
+func (tx *Tx) beginAction(a *Action) (d time.Duration, ends bool) {
 	if does, ok := a.plan.Does.(interface{ begin(*Tx) }); ok {
 		does.begin(tx)
 	}
 	if tx.handOver(a) {
-		return
+		return 0, false
 	}
-	d := tx.cloud.profile().Duration(a.Command)
+	d = tx.cloud.profile().Duration(a.Command)
 	if o := a.plan.Outcome; o != nil {
 		if o.Hang {
 			tx.Actions.waiting.Set(follower{hanging, a.ID})
-			return
+			return 0, false
 		}
 		if o.Duration > 0 {
 			d = o.Duration
@@ -467,8 +469,8 @@ func (tx *Tx) beginAction(a *Action) {
 			d *= time.Duration(min(o.Times, 1000)) // a snapshot may have any number
 		}
 	}
-	tx.Actions.Update(a.ID, func(a *Action) { a.waited, a.takes = tx.now.Sub(a.Created), d })
 	tx.schedule(d, actionEnds{a.ID})
+	return d, true
 }
 
 // actionEnds is due when an action ends by itself.
@@ -517,7 +519,9 @@ func (tx *Tx) endAction(id int64, failure *Error) {
 		if failure != nil {
 			tx.endAction(next, &Error{Code: ActionFailedCode, Message: fmt.Sprintf("action %d, which must succeed first, failed", id)})
 		} else if a, ok := tx.Actions.Get(next); ok {
-			tx.beginAction(a)
+			if d, ends := tx.beginAction(a); ends {
+				tx.Actions.Update(next, func(a *Action) { a.waited, a.takes = tx.now.Sub(a.Created), d })
+			}
 		}
 	}
 }

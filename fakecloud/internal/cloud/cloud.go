@@ -85,10 +85,10 @@ type Cloud struct {
 	backlog   bool             // more work is due than a write runs
 	finished  []finishedAction // not forgotten yet, in the order of their ends
 	ips       *addressPool
-	lbIPs     *addressPool     // the same as ips unless configured
-	private   reservations     // in networks
-	changed   chan struct{}    // closed by the next commit; nil if no call of Await waits for it
-	spareLog  *store.ChangeLog // empty, for the next transaction
+	lbIPs     *addressPool       // the same as ips unless configured
+	private   reservations       // in networks
+	changed   chan struct{}      // closed by the next commit; nil if no call of Await waits for it
+	spareLogs []*store.ChangeLog // empty, for the next transactions
 	// lastLabels are those of the last resource that was made with labels.
 	lastLabels map[string]string
 	events     eventHub
@@ -228,10 +228,10 @@ func (p Project) Await(ctx context.Context, cond func(*State) bool) error {
 }
 
 // update runs one write and returns the new state. It reads the clock once. Work that is due at that
-// time runs before fn, but not more than a batch: see catchUp. Work that fn makes due at once runs after it. Work that becomes
-// due later waits, so that the returned state contains what fn stored. If fn returns an error, update drops
-// fn's changes and returns the error. If the cloud has a disk, the changes are on it when update returns; if they cannot be saved, an error
-// says so, and no further write begins until they are.
+// time runs before fn, but not more than a batch, and not what has become due just now: see beforeWrite. Work that fn
+// makes due at once runs after it. Work that becomes due later waits, so that the returned state contains what fn stored.
+// If fn returns an error, update drops fn's changes and returns the error. If the cloud has a disk, the changes are on it
+// when update returns; if they cannot be saved, an error says so, and no further write begins until they are.
 func (p Project) update(fn func(*Tx) error) (*State, error) {
 	if p.cloud.stepped {
 		p.cloud.Settle()
@@ -250,7 +250,7 @@ func (p Project) updateAndSave(fn func(*Tx) error) (*State, *saveRound, error) {
 	defer c.mu.Unlock()
 	err := c.saver.refuse()
 	if err == nil {
-		err = c.write(p.data, c.catchUp(), p.outcome, fn)
+		err = c.write(p.data, c.beforeWrite(), p.outcome, fn)
 	}
 	return p.data.state.Load(), c.saver.next(), err
 }
@@ -283,13 +283,14 @@ func (c *Cloud) begin(d *projectData, from *State, now time.Time, o *ActionOutco
 	return tx
 }
 
-// newLog returns an empty log, if possible the one of the last transaction: a new one has to grow.
+// newLog returns an empty log, if possible one of an earlier transaction: a new one has to grow.
 func (c *Cloud) newLog() *store.ChangeLog {
-	log := c.spareLog
-	c.spareLog = nil
-	if log == nil {
-		log = &store.ChangeLog{}
+	n := len(c.spareLogs)
+	if n == 0 {
+		return &store.ChangeLog{}
 	}
+	log := c.spareLogs[n-1]
+	c.spareLogs = c.spareLogs[:n-1]
 	return log
 }
 
@@ -299,8 +300,10 @@ func (c *Cloud) commit(all ...*Tx) {
 	last := all[len(all)-1]
 	c.seal(last)
 	defer func() {
-		c.spareLog = last.log
-		c.spareLog.Clear()
+		for _, tx := range all {
+			tx.log.Clear()
+			c.spareLogs = append(c.spareLogs, tx.log)
+		}
 	}()
 	changed := false
 	for _, tx := range all {

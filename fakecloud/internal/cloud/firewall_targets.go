@@ -173,7 +173,7 @@ func (tx *Tx) refreshFirewallsOf(server int64, changed ...int64) {
 func (tx *Tx) refreshSelected(s *Server, has []int64, now []ServerFirewall) []ServerFirewall {
 	var terms []string
 	if s.hasPublicInterface() {
-		terms = store.LabelTerms(s.Labels)
+		terms = tx.termsOf(s)
 	}
 	var id int64
 	for {

@@ -160,7 +160,7 @@ func (tx *Tx) relinkSelectors(lb int64, before, after []string) {
 // the server is a target, or a label selector may select it now.
 func (st *State) loadBalancersFor(s *Server) []int64 {
 	ids := slices.Clone(s.LoadBalancers)
-	for _, term := range store.LabelTerms(s.Labels) {
+	for _, term := range st.termsOf(s) {
 		st.selectors.Ascend(selectorTerm{kind: KindLoadBalancer, term: term}, func(e selectorTerm) bool {
 			if e.kind != KindLoadBalancer || e.term != term {
 				return false

@@ -149,7 +149,8 @@ func DefaultDNSPtr(a netip.Addr) string {
 		return ""
 	}
 	b := a.As4()
-	return fmt.Sprintf("static.%d.%d.%d.%d.clients.your-server.de", b[3], b[2], b[1], b[0])
+	part := func(i int) string { return strconv.Itoa(int(b[i])) }
+	return "static." + part(3) + "." + part(2) + "." + part(1) + "." + part(0) + ".clients.your-server.de"
 }
 
 // ChangeDNSPtr is the input of the actions change_dns_ptr. If Ptr is nil, an IPv4 address gets its

@@ -221,6 +221,39 @@ func TestAWriteRunsAtMostABatchOfDueWork(t *testing.T) {
 	}
 }
 
+// A write leaves what has just become due to the cloud's goroutine, and happens before it, unless the clock stands still.
+func TestAWriteLeavesWhatHasJustBecomeDue(t *testing.T) {
+	t.Parallel()
+	const nearlyStill = 1e-9 // seconds per second of the machine: the test steps the clock, but it runs by itself
+	for _, tc := range []struct {
+		speed float64
+		late  time.Duration
+		left  bool
+	}{{nearlyStill, 0, true}, {nearlyStill, runnerPause / 2, true}, {nearlyStill, runnerPause, false}, {0, 0, false}} {
+		clk := simclock.NewAt(testNow, tc.speed)
+		c := New(Options{Clock: clk, Profile: ProfileFixed(time.Minute)})
+		t.Cleanup(c.Close)
+		p, _ := c.Project(1)
+		ran := false
+		must(t, p, func(tx *Tx) { tx.schedule(time.Minute, timerFunc(func(*Tx) { ran = true })) })
+		c.mu.Lock() // the cloud's goroutine does nothing meanwhile
+		due := c.queue[0].due
+		if err := clk.Step(due.Add(tc.late).Sub(clk.Now())); err != nil {
+			t.Fatal(err)
+		}
+		at := c.beforeWrite()
+		c.mu.Unlock()
+		if ran == tc.left || tc.left && !at.Equal(due) || !tc.left && at.Before(due.Add(tc.late)) {
+			t.Errorf("%v after the work became due, at speed %v: it ran %t, the write's time is %v after that", tc.late, tc.speed, ran,
+				at.Sub(due))
+		}
+		c.Settle()
+		if !ran {
+			t.Error("the work that was left did not run")
+		}
+	}
+}
+
 // A test in a bubble may close the cloud at any time: no goroutine may sleep then, because time stands still when the test has ended.
 func TestAClosedCloudLeavesABubbleAtOnce(t *testing.T) {
 	t.Parallel()

@@ -24,6 +24,14 @@ func newSelectorIndex() *btree.BTreeG[selectorTerm] {
 	})
 }
 
+// termsOf returns the terms of the index that may lead to selectors of a server. Mostly, there are no selectors.
+func (st *State) termsOf(s *Server) []string {
+	if st.selectors.Len() == 0 {
+		return nil
+	}
+	return store.LabelTerms(s.Labels)
+}
+
 // indexSelectors replaces entries of the index, each for a term of owner.
 func (tx *Tx) indexSelectors(owner selectorTerm, before, after []string) {
 	tx.selectors = store.CopyTree(tx.selectors)

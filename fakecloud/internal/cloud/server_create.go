@@ -67,9 +67,9 @@ type serverPlan struct {
 // limit_exceeded_error, locked (a volume), and those of attaching to a network.
 func (p Project) CreateServer(in CreateServer) (CreatedServer, *State, error) {
 	var out CreatedServer
+	plan := &serverPlan{CreateServer: in}
 	st, err := p.update(func(tx *Tx) error {
-		plan, err := tx.planServer(in)
-		if err != nil {
+		if err := tx.planServer(plan); err != nil {
 			return err
 		}
 		s, err := tx.putServer(plan)
@@ -87,29 +87,29 @@ func (p Project) CreateServer(in CreateServer) (CreatedServer, *State, error) {
 	return out, st, err
 }
 
-func (tx *Tx) planServer(in CreateServer) (*serverPlan, error) {
+// planServer finds what a CreateServer names.
+func (tx *Tx) planServer(plan *serverPlan) error {
 	if err := cmp.Or(
-		ValidateLabels(in.Labels),
-		checkUserData(in.UserData),
+		ValidateLabels(plan.Labels),
+		checkUserData(plan.UserData),
 		tx.checkLimit(&tx.Servers),
-		RequireUniqueName(&tx.Servers, in.Name, 0),
+		RequireUniqueName(&tx.Servers, plan.Name, 0),
 	); err != nil {
-		return nil, err
+		return err
 	}
-	plan := &serverPlan{CreateServer: in}
 	var ok bool
-	if plan.serverType, ok = tx.Catalogue.ServerType(in.ServerType); !ok {
-		return nil, ErrField("server_type", fmt.Sprintf("server type '%s' not found", in.ServerType))
+	if plan.serverType, ok = tx.Catalogue.ServerType(plan.ServerType); !ok {
+		return ErrField("server_type", fmt.Sprintf("server type '%s' not found", plan.ServerType))
 	}
 	for _, step := range []func(*Tx) error{
 		plan.findSSHKeys, plan.findPrimaryIPs, plan.findNetworks, plan.findVolumes, plan.findLocation, plan.findImage, plan.checkPlacement,
 		plan.findFirewalls,
 	} {
 		if err := step(tx); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return plan, nil
+	return nil
 }
 
 func (s *serverPlan) findSSHKeys(tx *Tx) error {

@@ -12,11 +12,14 @@ type Change struct {
 // changes.
 type ChangeLog struct {
 	Changes []Change
-	index   map[int64]int // by id, which is unique over all kinds
+	index   map[int64]int // by id, which is unique over all kinds; not used for few changes
 }
 
-// maxSpareChanges limits the memory of an empty log.
-const maxSpareChanges = 1000
+// fewChanges are found faster without an index. Most transactions have no more.
+const fewChanges = 16
+
+// maxSpareChanges limits the memory of an empty log. A cloud keeps as many as it has needed at once.
+const maxSpareChanges = 100
 
 // Clear empties the log.
 func (l *ChangeLog) Clear() {
@@ -29,22 +32,42 @@ func (l *ChangeLog) Clear() {
 	clear(l.index)
 }
 
-// has reports whether the log has a change of a resource.
-func (l *ChangeLog) has(id int64) bool {
-	_, ok := l.index[id]
-	return ok
+// place returns the place of the change of a resource, or -1.
+func (l *ChangeLog) place(id int64) int {
+	if len(l.Changes) > fewChanges {
+		if i, ok := l.index[id]; ok {
+			return i
+		}
+		return -1
+	}
+	for i := range l.Changes {
+		if l.Changes[i].ID == id {
+			return i
+		}
+	}
+	return -1
 }
+
+// has reports whether the log has a change of a resource.
+func (l *ChangeLog) has(id int64) bool { return l.place(id) >= 0 }
 
 // Record adds a change. It keeps the value before the first change of a resource.
 func (l *ChangeLog) Record(kind Kind, id int64, before, after any) {
-	if i, ok := l.index[id]; ok {
+	if i := l.place(id); i >= 0 {
 		l.Changes[i].New = after
 		return
 	}
-	if l.index == nil {
-		l.index = make(map[int64]int, 8)
-		l.Changes = make([]Change, 0, 8)
+	if l.Changes == nil {
+		l.Changes = make([]Change, 0, 4)
 	}
-	l.index[id] = len(l.Changes)
 	l.Changes = append(l.Changes, Change{kind, id, before, after})
+	if len(l.Changes) <= fewChanges {
+		return
+	}
+	if l.index == nil {
+		l.index = make(map[int64]int, 2*fewChanges)
+	}
+	for i := len(l.index); i < len(l.Changes); i++ {
+		l.index[l.Changes[i].ID] = i
+	}
 }

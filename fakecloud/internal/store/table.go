@@ -52,21 +52,20 @@ type encoded struct {
 // first readers race. The result is shared and must not be changed. with is a pointer to what else the form depends on,
 // which never changes.
 func (e *Entry[T]) Encoded(with any, encode func(T) []byte) []byte {
-	if known := e.encoded.Load(); known != nil && known.with == with {
-		return known.bytes
+	if kept := e.Kept(with); kept != nil {
+		return kept
 	}
 	b := encode(e.Value)
 	e.encoded.Store(&encoded{with, b})
 	return b
 }
 
-// EncodedOnce is Encoded for writes and for a caller that reads all resources: it uses a cached form, but adds none
-// to the cache.
-func (e *Entry[T]) EncodedOnce(with any, encode func(T) []byte) []byte {
+// Kept returns the form that Encoded keeps, or nil. It is for callers that read what is seldom read again: they do not add to it.
+func (e *Entry[T]) Kept(with any) []byte {
 	if known := e.encoded.Load(); known != nil && known.with == with {
 		return known.bytes
 	}
-	return encode(e.Value)
+	return nil
 }
 
 // Table holds the resources of one kind of one project, ordered by id and by name. A published
