@@ -106,9 +106,11 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 		It("leaves nine tenths of a project's requests to others for an hour in which nothing changes",
 			Label(framework.Hour), PollProgressAfter(0), func(ctx SpecContext) {
 				const most = 3600 / 10
-				// With its default periods: those of the suite are short.
-				env := hetzner.NewEnv(ctx, hetzner.Options{CCM: map[string]string{"HCLOUD_INSTANCES_CACHE_TTL": "",
+				// With the periods of Kubernetes and of our CCM: those of the suite are short.
+				env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: map[string]string{"HCLOUD_INSTANCES_CACHE_TTL": "",
 					"HCLOUD_RESYNC_INTERVAL": "", "HCLOUD_REQUEST_TIMEOUT": ""}})
+				env.CCM.Start(ctx, framework.CCMOptions{Args: []string{"--node-monitor-period=5s", "--node-status-update-frequency=5m",
+					"--min-resync-period=12h"}})
 				env.Nodes.Create(ctx, "node-1", "node-2", "node-3")
 				env.Services.Create(ctx, "web")
 				env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2", "node-3"))
