@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -368,7 +369,9 @@ func (e *Evidence) LoadBalancerGone(ctx context.Context, svc *corev1.Service, de
 		if is, err := deleted(ctx); is || err != nil {
 			return gone.Answer{Verdict: gone.Gone, Evidence: "the API does not know the ID of what the CCM has begun to delete"}, err
 		}
-		if all, err := e.allLoadBalancers(ctx); len(all) > 0 || err != nil {
+		all, err := e.allLoadBalancers(ctx)
+		its := slices.ContainsFunc(all, func(lb *hcloud.LoadBalancer) bool { return plan.Serves(lb, string(svc.UID)) })
+		if len(all) > 0 && !its || err != nil {
 			return gone.Answer{Verdict: gone.Gone, Evidence: fmt.Sprintf("the API shows %d others", len(all))}, err
 		}
 	}

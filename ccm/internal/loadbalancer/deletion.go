@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
@@ -34,11 +35,16 @@ func (l *Controller) remaining(ctx context.Context, svc *corev1.Service) (own []
 	if err := l.ofAnotherCluster(svc, all); err != nil {
 		return nil, nil, err
 	}
-	// If the answer is that it exists, the Service may go, too: it has only the production CCM's label, because a person has released it.
 	answer, err := l.evidence.LoadBalancerGone(ctx, svc, func(ctx context.Context) (bool, error) { return l.wasDeleted(ctx, svc) })
 	klog.V(2).InfoS("Looked for what the Service has left", "service", klog.KObj(svc), "verdict", answer.Verdict, "evidence",
 		answer.Evidence)
-	return nil, nil, cmp.Or(l.doubt(svc, err), sameToken())
+	if err == nil && answer.Verdict == gone.Exists {
+		// The list has shown what the question for its label did not, or it has only the production CCM's label, because a person has
+		// released it: then the Service may go.
+		all, err = l.store.Find(ctx, string(svc.UID))
+		own = l.own.OwnedBy(all, string(svc.UID))
+	}
+	return own, nil, cmp.Or(l.doubt(svc, err), sameToken())
 }
 
 // wasDeleted reports whether the API does not know the load balancer that a process has begun to delete for the Service.

@@ -127,7 +127,7 @@ func (o Ownership) OtherOwner(labels map[string]string, uid string) string {
 // OwnedBy returns those of the load balancers that belong to the Service, or on which it is a guest.
 func (o Ownership) OwnedBy(lbs []*hcloud.LoadBalancer, uid string) (owned []*hcloud.LoadBalancer) {
 	for _, lb := range lbs {
-		if o.Owns(lb.Labels, uid) || o.IsHere(lb.Labels) && IsGuest(lb, uid) {
+		if o.IsHere(lb.Labels) && Serves(lb, uid) {
 			owned = append(owned, lb)
 		}
 	}

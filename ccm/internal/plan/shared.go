@@ -36,6 +36,11 @@ func IsGuest(lb *hcloud.LoadBalancer, uid string) bool {
 	return marked
 }
 
+// Serves reports whether the Service is the owner of the load balancer, or a guest on it.
+func Serves(lb *hcloud.LoadBalancer, uid string) bool {
+	return lb.Labels[LabelServiceUID] == uid || IsGuest(lb, uid)
+}
+
 // GuestsOf returns the UIDs of all guests, in order.
 func GuestsOf(lb *hcloud.LoadBalancer) (uids []string) {
 	if lb == nil {

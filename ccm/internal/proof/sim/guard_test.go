@@ -242,21 +242,25 @@ func (g *guard) noteAll(anew bool) {
 	for _, s := range g.world.kube.services() {
 		g.seen(s)
 	}
-	nodes := g.world.kube.nodes()
-	for id, lb := range g.lbs {
-		s := g.ownerOf(lb)
-		if s == nil {
-			continue
-		}
-		n := min(len(served(lb)), len(g.wantedTargets(s, lb, nodes)), room(s, lb))
-		if g.leavesNetwork(s, lb) {
-			n = 0
-		}
-		if low, known := g.low[id]; known && !anew {
-			n = min(n, low)
-		}
-		g.low[id] = n
+	for _, lb := range g.lbs {
+		g.noteLow(lb, anew)
 	}
+}
+
+// noteLow remembers how many targets the load balancer has and should have.
+func (g *guard) noteLow(lb *hcloud.LoadBalancer, anew bool) {
+	s := g.ownerOf(lb)
+	if s == nil {
+		return
+	}
+	n := min(len(served(lb)), len(g.wantedTargets(s, lb, g.world.kube.nodes())), room(s, lb))
+	if g.leavesNetwork(s, lb) {
+		n = 0
+	}
+	if low, known := g.low[lb.ID]; known && !anew {
+		n = min(n, low)
+	}
+	g.low[lb.ID] = n
 }
 
 // leavesNetwork reports whether the load balancer has to leave its network, with its private targets, because the

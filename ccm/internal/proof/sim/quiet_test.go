@@ -236,7 +236,8 @@ func (g *guard) quietTargets(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 		}
 	}
 	for _, t := range lb.Targets {
-		if t.Server != nil && t.UsePrivateIP != usesPrivateIP(s, lb) && !isMistyped(s) {
+		// The last healthy one stays as it is: with another address it would not serve until its first health check.
+		if t.Server != nil && t.UsePrivateIP != usesPrivateIP(s, lb) && !isMistyped(s) && !g.isLastHealthy(lb, t.Server.Server.ID) {
 			return fmt.Errorf("target %d: private %t", t.Server.Server.ID, t.UsePrivateIP)
 		}
 	}

@@ -45,6 +45,9 @@ func (g *guard) ownerChanges(before, after *hcloud.LoadBalancer) {
 	switch {
 	case was == "":
 		delete(g.settingsFrom, after.ID)
+		if _, known := g.low[after.ID]; known {
+			g.noteLow(after, false) // of what has changed while it had no owner, nobody has taken note
+		}
 	case g.settingsFrom[after.ID] == "" || g.decides(was, after):
 		g.settingsFrom[after.ID] = was
 	}
