@@ -92,9 +92,11 @@ func (l *Controller) inherited(ctx context.Context, svc *corev1.Service) (*hclou
 // inherit sets our ownership labels on a load balancer of the production CCM.
 func (l *Controller) inherit(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
 	uid := string(svc.UID)
-	defer l.store.Writing(uid)()
-	updated, _, err := l.client.LoadBalancer.Update(ctx, lb,
-		hcloud.LoadBalancerUpdateOpts{Labels: plan.WithOwnership(lb.Labels, uid, nil, l.own.Marks(uid))})
+	updated, err := l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
+		r := plan.RecordOf(now)
+		r.Own(uid, nil, l.own.Marks(uid))
+		return r, nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("taking over load balancer %d (%s): %w", lb.ID, lb.Name, err)
 	}

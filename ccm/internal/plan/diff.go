@@ -104,7 +104,7 @@ type Op struct {
 func (o Op) String() string {
 	switch o.Kind {
 	case OpRecord:
-		return "update (ports " + joinPorts(o.Ports) + ")"
+		return fmt.Sprintf("update (ports %s)", strings.Trim(fmt.Sprint(o.Ports), "[]"))
 	case OpRename:
 		return fmt.Sprintf("rename to %q", o.Name)
 	case OpChangeType:
@@ -172,7 +172,7 @@ func (d *difference) labels() (first, last []Op) {
 	during := final
 	during.Ports = slices.Sorted(slices.Values(slices.Concat(final.Ports, ports)))
 	during.Selectors = slices.Concat(final.Selectors, ownSelectors(d.lb))
-	if !maps.Equal(recordedIn(d.lb.Labels, during), d.lb.Labels) {
+	if d.changesLabels(during) {
 		first = append(first, during)
 	}
 	for _, port := range ports {
@@ -187,18 +187,11 @@ func (d *difference) labels() (first, last []Op) {
 	return first, last
 }
 
-// recordedIn returns a copy of labels with what an OpRecord records.
-func recordedIn(labels map[string]string, op Op) map[string]string {
-	if op.Guest {
-		return WithGuest(labels, op.UID, op.Ports)
-	}
-	result := withSelectors(WithOwnership(WithoutGuest(labels, op.UID), op.UID, op.Ports, op.Marks), op.Selectors)
-	result = withCommonSettings(result, op.Common)
-	delete(result, LabelShared)
-	if op.Shared {
-		result[LabelShared] = "true"
-	}
-	return result
+// changesLabels reports whether the load balancer's labels lack what an OpRecord or OpLabel says.
+func (d *difference) changesLabels(op Op) bool {
+	r := RecordOf(d.lb)
+	r.note(op)
+	return !maps.Equal(r.Encode(), d.lb.Labels)
 }
 
 func (d *difference) name() []Op {
@@ -209,10 +202,11 @@ func (d *difference) name() []Op {
 }
 
 func (d *difference) userLabels() []Op {
-	if d.plan.Labels == nil || maps.Equal(withUserLabels(d.lb.Labels, d.plan.Labels), d.lb.Labels) {
+	op := Op{Kind: OpLabel, Part: partUserLabels, UID: d.plan.UID, Labels: d.plan.Labels}
+	if d.plan.Labels == nil || !d.changesLabels(op) {
 		return nil
 	}
-	return []Op{{Kind: OpLabel, Part: partUserLabels, UID: d.plan.UID, Labels: d.plan.Labels}}
+	return []Op{op}
 }
 
 func (d *difference) protection() []Op {

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
@@ -197,7 +198,7 @@ func (g *guard) checkExposure(lb *hcloud.LoadBalancer) {
 		return
 	}
 	for _, p := range s.Spec.Ports {
-		if isRecorded(lb, guestPortsLabel, int(p.Port)) {
+		if byGuest(lb, int(p.Port)) {
 			continue // a guest's port, which is public
 		}
 		listens := slices.ContainsFunc(lb.Services, func(l hcloud.LoadBalancerService) bool {
@@ -476,7 +477,7 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 			g.fail("deletion", "%s: the Service %s shares it", what, guest.Name)
 		}
 	}
-	if g.long(g.put[string(s.UID)]) && (setting(s, "keep-on-delete") == "true" || lb.Labels[adoptedLabel] != "") {
+	if g.long(g.put[string(s.UID)]) && (setting(s, "keep-on-delete") == "true" || plan.RecordOf(lb).Lent) {
 		g.fail("deletion", "%s: the Service %s has to leave it behind", what, s.Name)
 	}
 	if isPersons && g.adopted[lb.ID] && g.long(g.put[string(s.UID)]) && setting(s, "keep-on-delete") != "false" {
