@@ -381,7 +381,12 @@ func (g *guard) quietNetwork(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	if len(lb.PrivateNet) != 1 || lb.PrivateNet[0].Network.ID != network.ID {
 		return fmt.Errorf("networks %+v, want %d", lb.PrivateNet, network.ID)
 	}
-	if want := setting(s, "private-ipv4"); want != "" && !isMistyped(s) && !g.addressTaken(s) && lb.PrivateNet[0].IP.String() != want {
+	// For another address it has to leave the network with all private targets, also with the last healthy one.
+	stays := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool {
+		return t.UsePrivateIP && t.Server != nil && g.isLastHealthy(lb, t.Server.Server.ID)
+	})
+	want := setting(s, "private-ipv4")
+	if want != "" && !stays && !isMistyped(s) && !g.addressTaken(s) && lb.PrivateNet[0].IP.String() != want {
 		return fmt.Errorf("private address %s, want %s", lb.PrivateNet[0].IP, want)
 	}
 	return nil
