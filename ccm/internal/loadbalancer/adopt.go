@@ -2,7 +2,6 @@ package loadbalancer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -60,18 +59,15 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 		return l.join(ctx, svc, planned, lb)
 	}
 	if owner := l.own.OtherOwner(lb.Labels, planned.UID); owner != "" {
-		l.events.Warning(svc, event.NotAdoptable, "Load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
-		return nil, fmt.Errorf("load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
+		return nil, l.refuse(svc, event.NotAdoptable, "load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
 	}
 	if l.own.Inherits(lb.Labels, planned.UID) {
 		return l.inherit(ctx, svc, lb)
 	}
 	if planned.Name == "" && planned.Adopt == "" || plan.WasReleased(lb, svc) {
-		text := fmt.Sprintf("load balancer %d (%s) has the name of this Service's load balancer, but not the label %s: nothing was "+
-			"changed; set the label to give it to the Service, or rename it to get a new one",
+		return nil, l.refuse(svc, event.NotOwned, "load balancer %d (%s) has the name of this Service's load balancer, but not the "+
+			"label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",
 			lb.ID, lb.Name, plan.OwnerSelector(planned.UID))
-		l.events.Warning(svc, event.NotOwned, "%s", text)
-		return nil, errors.New(text)
 	}
 	updated, err := l.changeLabels(ctx, planned.UID, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
 		if owner := l.own.OtherOwner(now.Labels, planned.UID); owner != "" {

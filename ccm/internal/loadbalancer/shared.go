@@ -85,14 +85,11 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 		return lb, nil // recorded by an earlier request whose answer was lost
 	}
 	if plan.WasGuest(lb, svc) {
-		text := fmt.Sprintf("load balancer %d (%s) was this Service's, but lacks the label %s: nothing was changed; set the label to "+
-			"give it to the Service again", lb.ID, lb.Name, plan.LabelGuest+planned.UID)
-		l.events.Warning(svc, event.NotOwned, "%s", text)
-		return nil, errors.New(text)
+		return nil, l.refuse(svc, event.NotOwned, "load balancer %d (%s) was this Service's, but lacks the label %s: nothing was "+
+			"changed; set the label to give it to the Service again", lb.ID, lb.Name, plan.LabelGuest+planned.UID)
 	}
 	if err := l.mayNotJoin(svc, lb); err != nil {
-		l.events.Warning(svc, event.NotAdoptable, "%v", err)
-		return nil, err
+		return nil, l.refuse(svc, event.NotAdoptable, "%v", err)
 	}
 	if _, _, mistakes := plan.WithSharedSettings(svc, lb, l.defaults); len(mistakes) > 0 {
 		return nil, plan.InvalidSettings(mistakes...)

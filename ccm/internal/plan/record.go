@@ -42,10 +42,7 @@ type Record struct {
 	Found bool `json:"found,omitempty"`
 }
 
-const (
-	labelRecord   = labelPrefix + "record-"
-	recordVersion = "1"
-)
+const labelRecord = labelPrefix + "record-"
 
 var recordEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
@@ -66,23 +63,14 @@ func RecordOf(lb *hcloud.LoadBalancer) *Record {
 	}
 	if text == "" {
 		r.readEarlier(lb)
-	} else if err := r.decode(text); err != nil {
+		return r
+	}
+	body := text[strings.LastIndex(text, ".")+1:]
+	raw, err := recordEncoding.DecodeString(body)
+	if text != recordHead(body)+body || err != nil || json.Unmarshal(raw, r) != nil {
 		return &Record{Labels: r.Labels, Found: true}
 	}
 	return r
-}
-
-func (r *Record) decode(text string) error {
-	version, rest, _ := strings.Cut(text, ".")
-	check, body, _ := strings.Cut(rest, ".")
-	if version != recordVersion || check != hashOf(body) {
-		return fmt.Errorf("version %q, check %q: must be %q and %q", version, check, recordVersion, hashOf(body))
-	}
-	raw, err := recordEncoding.DecodeString(body)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, r)
 }
 
 // Encode returns all labels.
@@ -93,13 +81,16 @@ func (r *Record) Encode() map[string]string {
 		return labels
 	}
 	body := recordEncoding.EncodeToString(raw)
-	text, n := []byte(recordVersion+"."+hashOf(body)+"."+body), 0
-	for part := range slices.Chunk(text, maxLabelValue) {
+	n := 0
+	for part := range slices.Chunk([]byte(recordHead(body)+body), maxLabelValue) {
 		n++
 		labels[fmt.Sprintf("%s%03d", labelRecord, n)] = string(part)
 	}
 	return labels
 }
+
+// recordHead returns what comes before the body: the version of the form, and the check.
+func recordHead(body string) string { return "1." + hashOf(body) + "." }
 
 // hashOf returns a hash to which no second text is found by accident.
 func hashOf(text string) string {

@@ -14,23 +14,27 @@ var earlierLabels = []string{"ports", "guestports", "last-guest", "shared", "set
 	"adopted", "foreign-servers", "found"}
 
 func isEarlier(key string) bool {
-	name, ours := strings.CutPrefix(key, labelPrefix)
-	return ours && slices.ContainsFunc(earlierLabels, func(e string) bool { return name == e || strings.HasPrefix(name, e+"-") })
+	return slices.ContainsFunc(earlierLabels, func(name string) bool { return isPartOf(key, name) })
+}
+
+func isPartOf(key, name string) bool {
+	return key == labelPrefix+name || strings.HasPrefix(key, labelPrefix+name+"-")
 }
 
 // readEarlier reads the labels of earlier versions into the record.
 func (r *Record) readEarlier(lb *hcloud.LoadBalancer) {
 	words := func(name string) (words []string) {
 		for key, value := range lb.Labels {
-			if key == labelPrefix+name || strings.HasPrefix(key, labelPrefix+name+"-") {
+			if isPartOf(key, name) {
 				words = append(words, strings.Split(value, ".")...)
 			}
 		}
 		slices.Sort(words)
 		return words
 	}
-	has := func(name string) bool { return lb.Labels[labelPrefix+name] != "" }
-	r.Ports = numbers[int](words("ports"))
+	has := func(name string) bool { return len(words(name)) > 0 }
+	r.Shared, r.Lent, r.Found = has("shared"), has("adopted"), has("found")
+	r.Ports, r.ForeignServers = numbers[int](words("ports")), numbers[int64](words("foreign-servers"))
 	for key := range lb.Labels {
 		if uid, is := strings.CutPrefix(key, labelPrefix+"last-guest-"); is {
 			if r.Guests == nil {
@@ -48,19 +52,18 @@ func (r *Record) readEarlier(lb *hcloud.LoadBalancer) {
 			r.Selectors = append(r.Selectors, s)
 		}
 	}
-	r.Shared, r.Lent, r.Found = has("shared"), has("adopted"), has("found")
-	r.ForeignServers = numbers[int64](words("foreign-servers"))
-	if has("settings-of") {
-		r.Common = commonSettings{By: lb.Labels[labelPrefix+"settings-of"], Values: map[string]string{}}
-		var text strings.Builder
-		for _, word := range words("owner-settings") { // each begins with its number
-			text.WriteString(word[min(3, len(word)):])
-		}
-		decoded, _ := recordEncoding.DecodeString(text.String())
-		for line := range strings.SplitSeq(string(decoded), "\n") {
-			if name, value, is := strings.Cut(line, "="); is {
-				r.Common.Values[name] = value
-			}
+	if r.Common.By = lb.Labels[labelPrefix+"settings-of"]; r.Common.By == "" {
+		return
+	}
+	text := ""
+	for _, word := range words("owner-settings") {
+		text += word[min(3, len(word)):] // it begins with its number
+	}
+	decoded, _ := recordEncoding.DecodeString(text)
+	r.Common.Values = map[string]string{}
+	for line := range strings.SplitSeq(string(decoded), "\n") {
+		if name, value, is := strings.Cut(line, "="); is {
+			r.Common.Values[name] = value
 		}
 	}
 }

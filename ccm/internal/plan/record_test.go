@@ -148,7 +148,7 @@ func TestTheLabelsOfEarlierVersionsAreCarriedOver(t *testing.T) {
 	}
 }
 
-// An earlier version that still runs may write its labels beside the record, which counts.
+// An earlier version that still runs may write its labels next to the record, which counts.
 func TestTheRecordOutranksEarlierLabels(t *testing.T) {
 	t.Parallel()
 	labels := recorded(nil, owns(ownerUID, 443))

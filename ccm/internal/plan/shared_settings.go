@@ -23,7 +23,7 @@ var ownSettings = []string{"name", "shared", "adopt", "primary-ipv4", "primary-i
 // isCommon reports whether the annotation is about the load balancer as a whole.
 func (a annotation) isCommon() bool { return !a.perPort() && !slices.Contains(ownSettings, a.Name) }
 
-// commonSettings are the annotations about a load balancer as a whole, by name, and the Service that has decided so; "": nobody has.
+// commonSettings are the annotations about a load balancer as a whole, by name, and the Service that has decided so; "": no Service has.
 type commonSettings struct {
 	By     string            `json:"by"`
 	Values map[string]string `json:"values,omitempty"`

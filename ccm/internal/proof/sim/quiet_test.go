@@ -292,7 +292,8 @@ func (g *guard) quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 		if !there && !isMistyped(s) && len(has) < lb.LoadBalancerType.MaxServices {
 			return fmt.Errorf("port %d is missing", p.Port)
 		}
-		if there && (plan.PortsOf(lb, lb.Labels[uidLabel])[int(p.Port)] || byGuest(lb, int(p.Port)) || !isGuest(lb, s)) { // a guest must not take a port that no Service has recorded
+		recorded := plan.PortsOf(lb, lb.Labels[uidLabel])[int(p.Port)] || byGuest(lb, int(p.Port))
+		if there && (recorded || !isGuest(lb, s)) { // a guest must not take a port that no Service has recorded
 			if err := quietPort(s, p, l); err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ func (g *guard) ownerChanges(before, after *hcloud.LoadBalancer) {
 	case was == "":
 		delete(g.settingsFrom, after.ID)
 		if _, known := g.low[after.ID]; known {
-			g.noteLow(after, false) // of what has changed while it had no owner, nobody has taken note
+			g.noteLow(after, false) // of what has changed while it had no owner, no note was taken
 		}
 	case g.settingsFrom[after.ID] == "" || g.decides(was, after):
 		g.settingsFrom[after.ID] = was
