@@ -48,8 +48,8 @@ func (l *Controller) ofAnotherCluster(svc *corev1.Service, others []*hcloud.Load
 		}
 		return l.refuse(svc, event.NotAdoptable, "load balancer %d (%s), which this Service shows, belongs to %s, and "+
 			"HCLOUD_CLUSTER_ID is %q: nothing was changed; correct HCLOUD_CLUSTER_ID, or, if this cluster is a copy of that one, delete "+
-			"and create the Service to get a load balancer of its own, and remove the finalizer %s of the old one", lb.ID, lb.Name, l.own.OtherOwner(lb.Labels, string(svc.UID)),
-			l.own.ClusterID, servicehelpers.LoadBalancerCleanupFinalizer)
+			"and create the Service to get a load balancer of its own, and remove the finalizer %s of the old one", lb.ID, lb.Name,
+			l.own.OtherOwner(lb.Labels, string(svc.UID)), l.own.ClusterID, servicehelpers.LoadBalancerCleanupFinalizer)
 	}
 	return nil
 }

@@ -52,15 +52,16 @@ func RecordOf(lb *hcloud.LoadBalancer) *Record {
 	if lb == nil {
 		return r
 	}
-	text := ""
+	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(lb.Labels)) {
 		switch {
 		case strings.HasPrefix(key, labelRecord):
-			text += lb.Labels[key]
+			parts = append(parts, lb.Labels[key])
 		case !isEarlier(key):
 			r.Labels[key] = lb.Labels[key]
 		}
 	}
+	text := strings.Join(parts, "")
 	if text == "" {
 		r.readEarlier(lb)
 		return r

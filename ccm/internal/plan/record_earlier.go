@@ -55,11 +55,11 @@ func (r *Record) readEarlier(lb *hcloud.LoadBalancer) {
 	if r.Common.By = lb.Labels[labelPrefix+"settings-of"]; r.Common.By == "" {
 		return
 	}
-	text := ""
-	for _, word := range words("owner-settings") {
-		text += word[min(3, len(word)):] // it begins with its number
+	parts := words("owner-settings")
+	for i, word := range parts {
+		parts[i] = word[min(3, len(word)):] // it begins with its number
 	}
-	decoded, _ := recordEncoding.DecodeString(text)
+	decoded, _ := recordEncoding.DecodeString(strings.Join(parts, ""))
 	r.Common.Values = map[string]string{}
 	for line := range strings.SplitSeq(string(decoded), "\n") {
 		if name, value, is := strings.Cut(line, "="); is {

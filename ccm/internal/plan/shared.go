@@ -16,7 +16,7 @@ import (
 // Several Services share a load balancer if they have the same name and the annotation shared. The first one
 // owns it: it decides about all settings and targets. The others are guests, which own only their ports. When the
 // owner goes, a guest becomes the owner, and the settings stay (shared_settings.go); with the last one, the load balancer goes.
-//
+
 // LabelGuest + UID marks a guest.
 const LabelGuest = labelPrefix + "guest-"
 
