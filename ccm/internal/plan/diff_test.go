@@ -132,11 +132,11 @@ func TestDiff(t *testing.T) {
 		}, []string{"delete_service 443", `update (ports 80)`}},
 		{"a port was renumbered", simple(nil, 81), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
 			lb.Services, lb.Labels = simple(nil, 80).Services, recorded(lb.Labels, owns(testUID, 80))
-		}, []string{`update (ports 80 81)`, "add_service tcp 81 to 30081", "delete_service 80", `update (ports 81)`}},
+		}, []string{`update (ports 81)`, "add_service tcp 81 to 30081", "delete_service 80", `update (ports 81)`}},
 		{"a port was renumbered, no room", simple(nil, 81), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
 			lb.Services, lb.Labels = simple(nil, 80).Services, recorded(lb.Labels, owns(testUID, 80))
 			lb.LoadBalancerType.MaxServices = 1
-		}, []string{`update (ports 80 81)`, "delete_service 80", "add_service tcp 81 to 30081", `update (ports 81)`}},
+		}, []string{`update (ports 81)`, "delete_service 80", "add_service tcp 81 to 30081", `update (ports 81)`}},
 		{"a node port changed", simple(nil, 80),
 			func(plan *LoadBalancer, _ *hcloud.LoadBalancer) { plan.Services[0].DestinationPort = 31111 },
 			[]string{"update_service tcp 80 to 31111"}},

@@ -158,25 +158,34 @@ func (r *Record) Inherit(heir string, marks map[string]string) {
 	r.Labels[LabelLastOwner] = heir
 }
 
-// note records what an OpRecord or OpLabel says.
-func (r *Record) note(op Op) {
-	switch {
-	case op.Kind == OpLabel:
+// note records what an OpRecord or OpLabel says. What the Service has made stays recorded as long as the load balancer has it: the
+// operation may come from an older state.
+func (r *Record) note(op Op, lb *hcloud.LoadBalancer) {
+	if op.Kind == OpLabel {
 		r.setUserLabels(op.Labels)
-	case op.Guest:
-		r.Join(op.UID, op.Ports)
-	default:
-		r.Leave(op.UID)
-		r.Own(op.UID, op.Ports, op.Marks)
-		r.Shared, r.Common, r.Selectors = op.Shared, op.Common, nil
-		for _, s := range op.Selectors {
-			if s.Selector != "" {
-				r.Selectors = append(r.Selectors, s.Selector)
-			}
-		}
-		slices.Sort(r.Selectors)
-		r.Selectors = slices.Compact(r.Selectors)
+		return
 	}
+	ports, own := slices.Clone(op.Ports), PortsOf(lb, op.UID)
+	for _, s := range lb.Services {
+		if own[s.ListenPort] {
+			ports = append(ports, s.ListenPort)
+		}
+	}
+	slices.Sort(ports)
+	ports = slices.Compact(ports)
+	if op.Guest {
+		r.Join(op.UID, ports)
+		return
+	}
+	r.Leave(op.UID)
+	r.Own(op.UID, ports, op.Marks)
+	r.Shared, r.Common, r.Selectors = op.Shared, op.Common, nil
+	for _, s := range append(ownSelectors(lb), op.Selector) {
+		if s.Selector != "" && !slices.Contains(r.Selectors, s.Selector) {
+			r.Selectors = append(r.Selectors, s.Selector)
+		}
+	}
+	slices.Sort(r.Selectors)
 }
 
 // setUserLabels sets the wanted labels, and removes those that the annotation has set earlier. A label that was there before the

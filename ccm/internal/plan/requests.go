@@ -24,7 +24,7 @@ func RecordAfter(now *hcloud.LoadBalancer, op Op) (*Record, error) {
 		}
 	}
 	r := RecordOf(now)
-	r.note(op)
+	r.note(op, now)
 	return r, nil
 }
 
@@ -51,8 +51,8 @@ func IPNet(p netip.Prefix) *net.IPNet {
 // API accepts that without a network.
 func CreateRequest(plan *LoadBalancer) hcloud.LoadBalancerCreateOpts {
 	record := Record{Labels: map[string]string{LabelLastOwner: plan.UID}}
-	record.note(Op{Kind: OpRecord, UID: plan.UID, Ports: plan.ports(), Marks: plan.Marks, Selectors: []selectorTarget{plan.Selector},
-		Shared: plan.Shared, Common: plan.Common})
+	record.note(Op{Kind: OpRecord, UID: plan.UID, Ports: plan.ports(), Marks: plan.Marks, Selector: plan.Selector,
+		Shared: plan.Shared, Common: plan.Common}, &hcloud.LoadBalancer{})
 	record.setUserLabels(plan.Labels)
 	opts := hcloud.LoadBalancerCreateOpts{
 		Name:             plan.CreateName,

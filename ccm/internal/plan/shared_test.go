@@ -43,3 +43,20 @@ func TestAPortIsRecordedForOneService(t *testing.T) {
 		t.Error("a Service that is not a guest has recorded ports")
 	}
 }
+
+// A process dies while a request of it is on its way. The next one has read the load balancer without the new port, and writes when it
+// is there.
+func TestAPortThatIsThereStaysRecorded(t *testing.T) {
+	t.Parallel()
+	for uid, record := range map[string]func(*Record){"owner": owns("owner", 80, 9080), "guest": joins("guest", 80, 9080)} {
+		now := &hcloud.LoadBalancer{Labels: recorded(map[string]string{LabelServiceUID: "owner"}, record),
+			Services: []hcloud.LoadBalancerService{{ListenPort: 80}, {ListenPort: 9080}, {ListenPort: 19000}}}
+		got, err := RecordAfter(now, Op{Kind: OpRecord, UID: uid, Guest: uid == "guest", Ports: []int{80}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ports := PortsOf(&hcloud.LoadBalancer{Labels: got.Encode()}, uid); !ports[80] || !ports[9080] || ports[19000] {
+			t.Errorf("%s: got %v", uid, ports)
+		}
+	}
+}
