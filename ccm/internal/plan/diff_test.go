@@ -599,3 +599,21 @@ func TestEachSettingOfAPortIsCompared(t *testing.T) {
 		}
 	}
 }
+
+// A load balancer without room would wait for a target that it cannot get. What is full changes in turns, as that of any Service.
+func TestAnAdoptedLoadBalancerWithoutRoomGivesInTurns(t *testing.T) {
+	t.Parallel()
+	plan := simple(public(2, 3, 4), 80)
+	lb := built(simple(public(1, 2), 80))
+	for limit, want := range map[int]string{
+		2: "remove_target server 1 (private false); add_target server 3 (private false); add_target server 4 (private false)",
+		3: "add_target server 3 (private false); remove_target server 1 (private false); add_target server 4 (private false)",
+		9: "add_target server 3 (private false); add_target server 4 (private false); remove_target server 1 (private false)",
+	} {
+		lb.LoadBalancerType.MaxTargets = limit
+		delete(lb.Labels, LabelLastOwner)
+		if got := DescribeOps(GiveFirst(Diff(plan, lb), lb, testUID), 9); got != want {
+			t.Errorf("with room for %d: %s", limit, got)
+		}
+	}
+}

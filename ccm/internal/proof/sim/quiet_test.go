@@ -379,6 +379,9 @@ func (g *guard) quietNetwork(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	if network == nil {
 		return nil
 	}
+	if plan.RecordOf(lb).Lent && len(lb.PrivateNet) == 1 && lb.PrivateNet[0].Network.ID != network.ID {
+		return nil // it stays there, also if HCLOUD_NETWORK was wrong when it was attached: an event says so
+	}
 	if len(lb.PrivateNet) != 1 || lb.PrivateNet[0].Network.ID != network.ID {
 		return fmt.Errorf("networks %+v, want %d", lb.PrivateNet, network.ID)
 	}
