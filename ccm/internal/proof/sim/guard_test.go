@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -453,7 +454,12 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 	guests := g.guestsOf(lb)
 	adopts := c.method == http.MethodPut && s == nil && bytes.Contains(c.body, []byte(uidLabel)) && g.asksFor(lb.Name)
 	again := bytes.Contains(c.body, fmt.Appendf(nil, "%q:%q", uidLabel, lb.Labels["ccm-from-scratch/last-owner"]))
-	if at, ok := g.released[lb.ID]; ok && g.long(at) && len(guests) == 0 && !(adopts && !again) {
+	// A guest that has vanished takes its ports along, also if the owner's label is gone: others may get the node ports.
+	vanished := slices.ContainsFunc(slices.Collect(maps.Keys(lb.Labels)), func(key string) bool {
+		uid, guest := strings.CutPrefix(key, guestLabel)
+		return guest && g.forced[uid]
+	})
+	if at, ok := g.released[lb.ID]; ok && g.long(at) && len(guests) == 0 && !vanished && !(adopts && !again) {
 		g.fail("released", "%s: a person has removed the label", what)
 	}
 	if adopts { // by its first Service, or by another one that asks for it by name
@@ -465,7 +471,7 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 	// else the person has deleted the other one
 	case isPersons && !g.adopted[lb.ID] && g.long(made) && (s == nil || len(g.ownedLocked(s)) > 1):
 		g.fail("foreign", "%s: a person made it", what)
-	case s == nil && !isPersons && len(guests) == 0 && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]) &&
+	case s == nil && !isPersons && len(guests) == 0 && !vanished && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]) &&
 		g.long(g.ended[lb.ID]) && !g.forced[lb.Labels[uidLabel]]:
 		g.fail("foreign", "%s: it belongs to no Service", what)
 	}
