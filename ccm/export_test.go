@@ -25,8 +25,10 @@ func WithoutJitter() Option { return WithJitter(func() float64 { return 1 }) }
 const (
 	AnnotationPrefix = plan.AnnotationPrefix
 	LabelServiceUID  = plan.LabelServiceUID
-	LabelPorts       = plan.LabelPorts
 )
+
+// RecordedPorts returns the ports that the load balancer's labels record for its owner.
+func RecordedPorts(lb *hcloud.LoadBalancer) []int { return plan.RecordOf(lb).Ports }
 
 // IsHealthy reports whether a target is healthy on all ports.
 func IsHealthy(t hcloud.LoadBalancerTarget) bool { return plan.IsHealthy(t) }

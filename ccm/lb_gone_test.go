@@ -93,6 +93,28 @@ func TestADeletionDoesNotBelieveEmptyLists(t *testing.T) {
 	}
 }
 
+// An incident of the API ends between two lists of one deletion: the question for the label finds nothing, and the next list shows it.
+func TestADeletionDoesNotBelieveListsThatContradictEachOther(t *testing.T) {
+	t.Parallel()
+	for lists := range 10 {
+		w := newEvidenceWorld(t, 2, 1)
+		svc := w.services[0]
+		svc.DeletionTimestamp = w.nowPtr()
+		cloud, _ := w.start()
+		left := lists
+		w.wire.setIntercept(func(r *http.Request) *http.Response {
+			answer := noLoadBalancers(r)
+			if left--; left < 0 {
+				return nil
+			}
+			return answer
+		})
+		if err := tryRemove(t.Context(), cloud, svc); err == nil && len(w.loadBalancers()) > 0 {
+			t.Errorf("%d empty lists: the Service may go, and leaves its load balancer behind", lists)
+		}
+	}
+}
+
 // A load balancer that was visible by the production CCM's label, as one that a person has released, is in none of the empty lists.
 func TestWhatWasVisibleOnceMakesNoEmptyListBelievable(t *testing.T) {
 	t.Parallel()

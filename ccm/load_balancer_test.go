@@ -2,6 +2,7 @@ package ccm_test
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"path"
@@ -273,10 +274,45 @@ func TestForeignChangesDuringASyncStay(t *testing.T) {
 			w.ensure(cloud, svc)
 			lb := w.theLoadBalancer()
 			if !done || lb.Labels["team"] != "edge" || lb.Name != "edge" || !slices.Equal(listenPorts(lb), []int{443}) ||
-				lb.Labels[ccm.LabelPorts] != "443" {
+				!slices.Equal(ccm.RecordedPorts(lb), []int{443}) {
 				t.Errorf("foreign change made: %t; name %s, labels %v, ports %v", done, lb.Name, lb.Labels, listenPorts(lb))
 			}
 		})
+	}
+}
+
+// Another client has read the labels before the CCM has written them, and writes all of them after it. What is not recorded would
+// be foreign, so the CCM creates nothing before its own labels are there again.
+func TestLabelsThatAnotherClientHasReplacedAreWrittenAgain(t *testing.T) {
+	t.Parallel()
+	for _, times := range []int{1, 3, 1000} {
+		w := newWorld(t, "instant", 1)
+		svc, cloud := newService("web", nil, 80), w.provider()
+		w.ensure(cloud, svc)
+		before := w.theLoadBalancer()
+		theirs := maps.Clone(before.Labels)
+		theirs["team"] = "edge"
+		undone, created := 0, false
+		w.wire.setObserve(func() {
+			if lb := w.theLoadBalancer(); undone < times && slices.Contains(ccm.RecordedPorts(lb), 443) {
+				undone++
+				_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: theirs})
+				w.must(err)
+			}
+		})
+		w.wire.setIntercept(func(r *http.Request) *http.Response {
+			if path.Base(r.URL.Path) == "add_service" {
+				if created = true; !slices.Contains(ccm.RecordedPorts(w.theLoadBalancer()), 443) {
+					t.Errorf("undone %d times: a port is created that is not recorded", undone)
+				}
+			}
+			return nil
+		})
+		setPorts(svc, 443)
+		_, err := w.tryEnsure(cloud, svc)
+		if lb := w.theLoadBalancer(); lb.Labels["team"] != "edge" || created != (times < 3) || (err == nil) != created {
+			t.Errorf("undone %d times: created %t, labels %v, %v", undone, created, lb.Labels, err)
+		}
 	}
 }
 
@@ -827,9 +863,9 @@ func TestCallsOfTypicalSyncs(t *testing.T) {
 	budget("the first Service (network, load balancers twice, servers, create, read)", 6)
 	budget("no change, servers cached", 1)
 	setPorts(svc, 80, 443, 8080)
-	budget("a port more (find, servers, read and record, add)", 5)
+	budget("a port more (find, servers, read, record and read back, add)", 6)
 	setPorts(svc, 80)
-	budget("two ports less (find, delete twice, read and record)", 5)
+	budget("two ports less (find, delete twice, read, record and read back)", 6)
 	w.addServer("node-4")
 	budget("a node more (find, servers, add)", 3)
 	w.nodes = w.nodes[1:]

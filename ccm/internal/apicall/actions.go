@@ -377,3 +377,15 @@ func (s *SlowActions) Check(ctx context.Context, resource int64) (ended bool, er
 	delete(s.ids, resource)
 	return true, nil
 }
+
+// Sleep returns nil after a time, or an error when ctx ends.
+func Sleep(ctx context.Context, clk clock.Clock, d time.Duration) error {
+	timer := clk.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C():
+		return nil
+	}
+}

@@ -2,6 +2,7 @@ package apicall
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -26,6 +27,17 @@ type Cache[T any] struct {
 // NewCache returns a cache of what fetch returns.
 func NewCache[T any](clk clock.PassiveClock, ttl time.Duration, fetch func(context.Context) (T, error)) *Cache[T] {
 	return &Cache[T]{clock: clk, ttl: ttl, fetch: fetch, fetching: make(chan struct{}, 1)}
+}
+
+// Listing returns a fetch of all things of a kind, for a cache.
+func Listing[T any](kind string, all func(context.Context) ([]T, error)) func(context.Context) ([]T, error) {
+	return func(ctx context.Context) ([]T, error) {
+		list, err := all(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", kind, err)
+		}
+		return list, nil
+	}
 }
 
 // Get returns the value, at most ttl old.

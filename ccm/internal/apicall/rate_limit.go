@@ -135,13 +135,7 @@ func (l *rateLimit) admit(ctx context.Context, read bool) error {
 	if err != nil || wait <= 0 {
 		return err
 	}
-	timer := l.clock.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-timer.C():
-	}
+	err = Sleep(ctx, l.clock, wait)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting--; err == nil {

@@ -144,12 +144,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		t.metrics.retries.WithLabelValues(reason, req.Method, endpointLabel(req)).Inc()
-		timer := t.clock.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if Sleep(ctx, t.clock, wait) != nil {
 			return resp, err
-		case <-timer.C():
 		}
 	}
 }

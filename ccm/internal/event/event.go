@@ -60,11 +60,6 @@ type Recorder struct {
 // NewRecorder returns a recorder without a sink.
 func NewRecorder() *Recorder { return &Recorder{said: map[string]time.Time{}} }
 
-// NodeWarning records a warning about a Node, but the same one at most once in repeatAfter.
-func (e *Recorder) NodeWarning(node *corev1.Node, reason, format string, args ...any) {
-	e.Seldom(node, reason, format, args...)
-}
-
 // Seldom records a warning, but the same one at most once in repeatAfter.
 func (e *Recorder) Seldom(obj metav1.Object, reason, format string, args ...any) {
 	about, ok := obj.(runtime.Object)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -35,11 +36,11 @@ type Evidence struct {
 	disabled bool
 	question *gone.Question
 	// listServers fetches all servers, which tells the question. visibleServices returns the UIDs of Services whose
-	// load balancers are visible, and allLoadBalancers all load balancers; nil: load balancers are disabled.
-	listServers      func(context.Context) error
-	defaults         map[string]string // of Service annotations
-	visibleServices  func(context.Context) (map[string]bool, error)
-	allLoadBalancers func(context.Context) ([]*hcloud.LoadBalancer, error)
+	// load balancers are visible, and listLoadBalancers those that match a label selector; nil: load balancers are disabled.
+	listServers       func(context.Context) error
+	defaults          map[string]string // of Service annotations
+	visibleServices   func(context.Context) (map[string]bool, error)
+	listLoadBalancers func(context.Context, string) ([]*hcloud.LoadBalancer, error)
 
 	mu       sync.Mutex
 	nodes    corelisters.NodeLister    // nil until SetInformers
@@ -317,7 +318,7 @@ func (e *Evidence) showsOne(ctx context.Context, services map[string]*corev1.Ser
 			return true, nil
 		}
 	}
-	all, err := e.allLoadBalancers(ctx)
+	all, err := e.listLoadBalancers(ctx, "")
 	for _, lb := range all {
 		for _, svc := range services {
 			if plan.ShowsPublicAddressOf(svc, lb) {
@@ -368,7 +369,9 @@ func (e *Evidence) LoadBalancerGone(ctx context.Context, svc *corev1.Service, de
 		if is, err := deleted(ctx); is || err != nil {
 			return gone.Answer{Verdict: gone.Gone, Evidence: "the API does not know the ID of what the CCM has begun to delete"}, err
 		}
-		if all, err := e.allLoadBalancers(ctx); len(all) > 0 || err != nil {
+		all, err := e.listLoadBalancers(ctx, "")
+		its := slices.ContainsFunc(all, func(lb *hcloud.LoadBalancer) bool { return plan.Serves(lb, string(svc.UID)) })
+		if len(all) > 0 && !its || err != nil {
 			return gone.Answer{Verdict: gone.Gone, Evidence: fmt.Sprintf("the API shows %d others", len(all))}, err
 		}
 	}

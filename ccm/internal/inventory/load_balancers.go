@@ -42,7 +42,7 @@ func NewLoadBalancers(client *hcloud.Client, clk clock.PassiveClock, e *Evidence
 	s := &LoadBalancers{client: client, evidence: e, written: map[string]bool{}, asked: map[string]bool{}, inherited: map[string]bool{}}
 	s.all = apicall.NewCache(clk, MaxLoadBalancerAge, s.listAll)
 	e.defaults = defaults
-	e.visibleServices, e.allLoadBalancers = s.refresh, s.everything
+	e.visibleServices, e.listLoadBalancers = s.refresh, s.list
 	return s
 }
 
@@ -51,10 +51,9 @@ func (s *LoadBalancers) listAll(ctx context.Context) (map[string][]*hcloud.LoadB
 	clear(s.written) // the next list contains these writes
 	s.mu.Unlock()
 	token := s.evidence.currentToken()
-	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
-		ListOpts: hcloud.ListOpts{LabelSelector: plan.LabelServiceUID, PerPage: 50}})
+	lbs, err := s.list(ctx, plan.LabelServiceUID)
 	if err != nil {
-		return nil, fmt.Errorf("listing load balancers: %w", err)
+		return nil, err
 	}
 	byUID := map[string][]*hcloud.LoadBalancer{}
 	for _, lb := range lbs {
@@ -87,10 +86,9 @@ func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.
 	}
 	s.mu.Unlock()
 	if known := s.evidence.knownServices(); s.asksFor(known, visible) {
-		lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
-			ListOpts: hcloud.ListOpts{LabelSelector: plan.LabelServiceUIDHcloud, PerPage: 50}})
+		lbs, err := s.list(ctx, plan.LabelServiceUIDHcloud)
 		if err != nil {
-			return nil, fmt.Errorf("listing load balancers of the production CCM: %w", err)
+			return nil, err
 		}
 		s.mu.Lock()
 		for uid := range known {
@@ -136,11 +134,12 @@ func (s *LoadBalancers) refresh(ctx context.Context) (map[string]bool, error) {
 	return s.visible(ctx, byUID)
 }
 
-// everything fetches all load balancers of the project.
-func (s *LoadBalancers) everything(ctx context.Context) ([]*hcloud.LoadBalancer, error) {
-	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}})
+// list fetches the load balancers that match; "": all of the project.
+func (s *LoadBalancers) list(ctx context.Context, selector string) ([]*hcloud.LoadBalancer, error) {
+	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
+		ListOpts: hcloud.ListOpts{LabelSelector: selector, PerPage: 50}})
 	if err != nil {
-		return nil, fmt.Errorf("listing all load balancers: %w", err)
+		return nil, fmt.Errorf("listing load balancers with the label %q: %w", selector, err)
 	}
 	return lbs, nil
 }
@@ -153,7 +152,7 @@ func (s *LoadBalancers) Find(ctx context.Context, uid string) ([]*hcloud.LoadBal
 	s.mu.Unlock()
 	switch {
 	case stale && !others:
-		return s.findBy(ctx, plan.OwnerSelector(uid))
+		return s.FindBy(ctx, plan.OwnerSelector(uid))
 	case stale:
 		s.all.Forget() // one list for this Service and the other changed ones
 	}
@@ -173,25 +172,21 @@ func (s *LoadBalancers) LookUp(ctx context.Context, svc *corev1.Service) ([]*hcl
 			return lbs, err
 		}
 	}
-	if lbs, err := s.findBy(ctx, plan.OwnerSelector(uid)); err != nil || len(lbs) > 0 {
+	if lbs, err := s.FindBy(ctx, plan.OwnerSelector(uid)); err != nil || len(lbs) > 0 {
 		return lbs, err
 	}
-	return s.findBy(ctx, plan.LabelGuest+uid)
+	return s.FindBy(ctx, plan.LabelGuest+uid)
 }
 
-// findBy returns the load balancers that match. If the token changes during the request, the answer may be about another
+// FindBy returns the load balancers that match. If the token changes during the request, the answer may be about another
 // project, and nothing that is visible with the new token makes it true: that is an error.
-func (s *LoadBalancers) findBy(ctx context.Context, selector string) ([]*hcloud.LoadBalancer, error) {
+func (s *LoadBalancers) FindBy(ctx context.Context, selector string) ([]*hcloud.LoadBalancer, error) {
 	token := s.evidence.currentToken()
-	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
-		ListOpts: hcloud.ListOpts{LabelSelector: selector}})
-	if err != nil {
-		return nil, fmt.Errorf("listing load balancers with the label %s: %w", selector, err)
+	lbs, err := s.list(ctx, selector)
+	if err == nil && token != s.evidence.currentToken() {
+		return nil, fmt.Errorf("listing load balancers with the label %q: the token changed during the request; will try again", selector)
 	}
-	if token != s.evidence.currentToken() {
-		return nil, fmt.Errorf("listing load balancers with the label %s: the token changed during the request; will try again", selector)
-	}
-	return lbs, nil
+	return lbs, err
 }
 
 // onePage returns those that the Service owns, or else the one on which it is a guest, with one request. It reports false if the

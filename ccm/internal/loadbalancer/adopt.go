@@ -2,7 +2,6 @@ package loadbalancer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -56,33 +55,30 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 	if l.own.Owns(lb.Labels, planned.UID) {
 		return lb, nil // created by an earlier request whose answer was lost
 	}
-	if l.own.IsHere(lb.Labels) && lb.Labels[plan.LabelServiceUID] != "" && lb.Labels[plan.LabelShared] != "" && planned.Shared {
+	if l.own.IsHere(lb.Labels) && lb.Labels[plan.LabelServiceUID] != "" && plan.RecordOf(lb).Shared && planned.Shared {
 		return l.join(ctx, svc, planned, lb)
 	}
 	if owner := l.own.OtherOwner(lb.Labels, planned.UID); owner != "" {
-		l.events.Warning(svc, event.NotAdoptable, "Load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
-		return nil, fmt.Errorf("load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
+		return nil, l.refuse(svc, event.NotAdoptable, "load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
 	}
 	if l.own.Inherits(lb.Labels, planned.UID) {
 		return l.inherit(ctx, svc, lb)
 	}
 	if planned.Name == "" && planned.Adopt == "" || plan.WasReleased(lb, svc) {
-		text := fmt.Sprintf("load balancer %d (%s) has the name of this Service's load balancer, but not the label %s: nothing was "+
-			"changed; set the label to give it to the Service, or rename it to get a new one",
+		return nil, l.refuse(svc, event.NotOwned, "load balancer %d (%s) has the name of this Service's load balancer, but not the "+
+			"label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",
 			lb.ID, lb.Name, plan.OwnerSelector(planned.UID))
-		l.events.Warning(svc, event.NotOwned, "%s", text)
-		return nil, errors.New(text)
 	}
-	// It records no ports yet: the existing ones are foreign.
-	labels := plan.WithOwnership(plan.WithoutCommonSettings(lb.Labels), planned.UID, nil, planned.Marks)
-	if planned.Adopt == "" {
-		labels[plan.LabelFound] = "true"
-	} else {
-		delete(labels, plan.LabelFound)
-		labels = plan.WithLent(labels, lb, l.clusterServers(planned))
-	}
-	defer l.store.Writing(planned.UID)()
-	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+	updated, err := l.changeLabels(ctx, planned.UID, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
+		if owner := l.own.OtherOwner(now.Labels, planned.UID); owner != "" {
+			return nil, fmt.Errorf("it belongs to %s since a moment ago", owner)
+		}
+		r := plan.RecordOf(now)
+		if !l.own.Owns(now.Labels, planned.UID) {
+			r.Adopt(planned, plan.ServerTargets(now), l.clusterServers(planned))
+		}
+		return r, nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("adopting load balancer %d (%s): %w", lb.ID, lb.Name, err)
 	}
@@ -92,12 +88,13 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 
 // settle records that the load balancer serves the Service, after an adoption.
 func (l *Controller) settle(ctx context.Context, id int64, uid string) error {
-	_, err := l.changeLabels(ctx, uid, id, func(lb *hcloud.LoadBalancer) (map[string]string, error) {
+	_, err := l.changeLabels(ctx, uid, id, func(lb *hcloud.LoadBalancer) (*plan.Record, error) {
 		if owner := lb.Labels[plan.LabelServiceUID]; owner != uid {
 			return nil, fmt.Errorf("the label %s was changed during the sync: it is %q, want %q", plan.LabelServiceUID, owner, uid)
 		}
-		lb.Labels[plan.LabelLastOwner] = uid
-		return lb.Labels, nil
+		r := plan.RecordOf(lb)
+		r.Labels[plan.LabelLastOwner] = uid
+		return r, nil
 	})
 	if err != nil {
 		return fmt.Errorf("setting the label %s of load balancer %d: %w", plan.LabelLastOwner, id, err)

@@ -77,9 +77,8 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 	client := &l.client.LoadBalancer
 	switch op.Kind {
 	case plan.OpRecord, plan.OpLabel:
-		_, err = l.changeLabels(ctx, op.UID, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string,
-			error) {
-			return plan.LabelsAfter(now, op)
+		_, err = l.changeLabels(ctx, op.UID, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
+			return plan.RecordAfter(now, op)
 		})
 	case plan.OpRename:
 		err = l.rename(ctx, lb, op.Name)

@@ -62,15 +62,6 @@ func (l *Controller) checkNames(ctx context.Context, svc *corev1.Service, names 
 // maxCatalogueAge is the maximum age of cached load balancer types, which hardly ever change.
 const maxCatalogueAge = 10 * time.Minute
 
-// listTypes fetches all load balancer types for the cache.
-func (l *Controller) listTypes(ctx context.Context) ([]*hcloud.LoadBalancerType, error) {
-	types, err := l.client.LoadBalancerType.All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("listing load balancer types: %w", err)
-	}
-	return types, nil
-}
-
 // limitsOf returns the type with its limits, or nil if they cannot be read: then the API refuses what
 // exceeds them.
 func (l *Controller) limitsOf(ctx context.Context, name string) *hcloud.LoadBalancerType {

@@ -53,15 +53,6 @@ func (l *Controller) certificates(ctx context.Context, svc *corev1.Service, s *p
 	return []int64{cert.ID}, obsolete, nil
 }
 
-// listCertificates fetches all certificates for the cache.
-func (l *Controller) listCertificates(ctx context.Context) ([]*hcloud.Certificate, error) {
-	all, err := l.client.Certificate.All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("listing certificates: %w", err)
-	}
-	return all, nil
-}
-
 // managedCertificate returns the Service's certificate for its domains, and orders one if there is
 // none. It returns an error until the certificate is issued.
 func (l *Controller) managedCertificate(ctx context.Context, svc *corev1.Service, s *plan.Settings, mine,

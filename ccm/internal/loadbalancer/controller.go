@@ -75,9 +75,9 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 		evidence: e, store: inventory.NewLoadBalancers(waiter.Client, clk, e, defaults), defaults: defaults, events: events, own: own,
 		managed: map[string]managedService{}, issuances: map[int64]time.Time{}, lingering: map[string]wait{}, Waits: make(chan struct{}, 1),
 	}
-	l.certs = apicall.NewCache(clk, inventory.MaxLoadBalancerAge, l.listCertificates)
-	l.types = apicall.NewCache(clk, maxCatalogueAge, l.listTypes)
-	l.primaryIPs = apicall.NewCache(clk, maxCatalogueAge, l.listPrimaryIPs)
+	l.certs = apicall.NewCache(clk, inventory.MaxLoadBalancerAge, apicall.Listing("certificates", l.client.Certificate.All))
+	l.types = apicall.NewCache(clk, maxCatalogueAge, apicall.Listing("load balancer types", l.client.LoadBalancerType.All))
+	l.primaryIPs = apicall.NewCache(clk, maxCatalogueAge, apicall.Listing("Primary IPs", l.client.PrimaryIP.All))
 	return l
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
@@ -34,11 +35,16 @@ func (l *Controller) remaining(ctx context.Context, svc *corev1.Service) (own []
 	if err := l.ofAnotherCluster(svc, all); err != nil {
 		return nil, nil, err
 	}
-	// If the answer is that it exists, the Service may go, too: it has only the production CCM's label, because a person has released it.
 	answer, err := l.evidence.LoadBalancerGone(ctx, svc, func(ctx context.Context) (bool, error) { return l.wasDeleted(ctx, svc) })
 	klog.V(2).InfoS("Looked for what the Service has left", "service", klog.KObj(svc), "verdict", answer.Verdict, "evidence",
 		answer.Evidence)
-	return nil, nil, cmp.Or(l.doubt(svc, err), sameToken())
+	if err == nil && answer.Verdict == gone.Exists {
+		// The list has shown what the question for its label did not, or it has only the production CCM's label, because a person has
+		// released it: then the Service may go.
+		all, err = l.store.Find(ctx, string(svc.UID))
+		own = l.own.OwnedBy(all, string(svc.UID))
+	}
+	return own, nil, cmp.Or(l.doubt(svc, err), sameToken())
 }
 
 // wasDeleted reports whether the API does not know the load balancer that a process has begun to delete for the Service.
@@ -74,7 +80,7 @@ func (l *Controller) checkUnwanted(ctx context.Context, svc *corev1.Service) err
 
 // end ends the Service's use of the load balancer.
 func (l *Controller) end(ctx context.Context, svc *corev1.Service, settings *plan.Settings, lb *hcloud.LoadBalancer) error {
-	if lb.Labels[plan.LabelShared] != "" {
+	if plan.RecordOf(lb).Shared {
 		unlock, err := l.adopting.Lock(ctx, lb.Name) // no Service may join now
 		if err != nil {
 			return err
@@ -153,21 +159,24 @@ func (l *Controller) warnProtected(svc *corev1.Service, lb *hcloud.LoadBalancer)
 // retain makes the load balancer one without an owner (keep-on-delete): it outlives the Service. It loses the Service's
 // ports first. Its address, settings, targets, labels and foreign ports stay.
 func (l *Controller) retain(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
-	defer l.store.Writing(string(svc.UID))()
-	if err := l.removePorts(ctx, string(svc.UID), lb); err != nil {
+	uid := string(svc.UID)
+	if err := l.removePorts(ctx, uid, lb); err != nil {
 		return err
 	}
-	now, err := l.get(ctx, lb.ID)
+	released := false
+	_, err := l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
+		if now.Labels[plan.LabelServiceUID] != uid {
+			return plan.RecordOf(now), nil // a person has removed the label, which has the same effect
+		}
+		released = true
+		// Without plan.LabelLastOwner, the same Service may adopt it again.
+		return &plan.Record{Labels: plan.WithoutOurs(now.Labels)}, nil
+	})
 	if err != nil {
-		return err
-	}
-	if now.Labels[plan.LabelServiceUID] != string(svc.UID) {
-		return nil // a person has removed the label, which has the same effect
-	}
-	// Without plan.LabelLastOwner, the same Service may adopt it again.
-	if _, _, err := l.client.LoadBalancer.Update(ctx, now,
-		hcloud.LoadBalancerUpdateOpts{Labels: plan.WithoutOurs(now.Labels)}); err != nil {
 		return fmt.Errorf("keeping load balancer %d (%s): removing its ownership labels: %w", lb.ID, lb.Name, err)
+	}
+	if !released {
+		return nil
 	}
 	klog.InfoS("Kept load balancer without its Service", "service", klog.KObj(svc), "loadBalancer", lb.ID)
 	l.events.Normal(svc, event.Kept, "Kept load balancer %d (%s), which belongs to no Service any more: the annotation %sname: %q gives "+

@@ -78,11 +78,15 @@ func (l *Controller) several(svc *corev1.Service, lbs []*hcloud.LoadBalancer) er
 		names = append(names, fmt.Sprintf("%d (%s)", lb.ID, lb.Name))
 	}
 	slices.Sort(names)
-	text := fmt.Sprintf("the load balancers %s all have the label %s: none of them is deleted, and only one whose address the Service "+
-		"shows is changed; remove the label from those that do not belong to the Service",
+	return l.refuse(svc, event.Several, "the load balancers %s all have the label %s: none of them is deleted, and only one whose address "+
+		"the Service shows is changed; remove the label from those that do not belong to the Service",
 		strings.Join(names, ", "), plan.OwnerSelector(string(svc.UID)))
-	l.events.Warning(svc, event.Several, "%s", text)
-	return errors.New(text)
+}
+
+// refuse returns an error that only a person can end, and reports it as a warning.
+func (l *Controller) refuse(svc *corev1.Service, reason, format string, args ...any) error {
+	l.events.Warning(svc, reason, format, args...)
+	return fmt.Errorf(format, args...)
 }
 
 func (l *Controller) get(ctx context.Context, id int64) (*hcloud.LoadBalancer, error) {

@@ -124,15 +124,6 @@ func (s *serviceSync) key(name string) string {
 	return plan.AnnotationByName(name).KeyIn(s.svc.Annotations)
 }
 
-// listPrimaryIPs fetches all Primary IPs for the cache.
-func (l *Controller) listPrimaryIPs(ctx context.Context) ([]*hcloud.PrimaryIP, error) {
-	all, err := l.client.PrimaryIP.All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("listing Primary IPs: %w", err)
-	}
-	return all, nil
-}
-
 // readServers finds the servers of the nodes. Of targets only the existence matters, which the load balancer itself
 // proves, so that old data will do. For a new one, the cloud proves it: it refuses a target that does not exist
 // (serviceSync.obtain).

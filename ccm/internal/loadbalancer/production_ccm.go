@@ -2,8 +2,8 @@ package loadbalancer
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -46,12 +46,10 @@ func (l *Controller) ofAnotherCluster(svc *corev1.Service, others []*hcloud.Load
 		if !plan.ShowsAddressOf(svc, lb) && plan.ShowsAnyAddress(svc) {
 			continue
 		}
-		text := fmt.Sprintf("load balancer %d (%s), which this Service shows, belongs to %s, and HCLOUD_CLUSTER_ID is %q: nothing was "+
-			"changed; correct HCLOUD_CLUSTER_ID, or, if this cluster is a copy of that one, delete and create the Service to get a load "+
-			"balancer of its own, and remove the finalizer %s of the old one", lb.ID, lb.Name, l.own.OtherOwner(lb.Labels, string(svc.UID)),
-			l.own.ClusterID, servicehelpers.LoadBalancerCleanupFinalizer)
-		l.events.Warning(svc, event.NotAdoptable, "%s", text)
-		return errors.New(text)
+		return l.refuse(svc, event.NotAdoptable, "load balancer %d (%s), which this Service shows, belongs to %s, and "+
+			"HCLOUD_CLUSTER_ID is %q: nothing was changed; correct HCLOUD_CLUSTER_ID, or, if this cluster is a copy of that one, delete "+
+			"and create the Service to get a load balancer of its own, and remove the finalizer %s of the old one", lb.ID, lb.Name,
+			l.own.OtherOwner(lb.Labels, string(svc.UID)), l.own.ClusterID, servicehelpers.LoadBalancerCleanupFinalizer)
 	}
 	return nil
 }
@@ -61,27 +59,19 @@ func (l *Controller) ofAnotherCluster(svc *corev1.Service, others []*hcloud.Load
 func (l *Controller) inherited(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
 	uid := string(svc.UID)
 	selector := plan.LabelServiceUIDHcloud + "=" + uid
-	all, err := l.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector}})
-	if err != nil {
-		return nil, fmt.Errorf("listing load balancers with the label %s: %w", selector, err)
-	}
-	var lbs []*hcloud.LoadBalancer
-	for _, lb := range all {
-		if l.own.Inherits(lb.Labels, uid) {
-			lbs = append(lbs, lb)
-		}
-	}
+	lbs, err := l.store.FindBy(ctx, selector)
+	lbs = slices.DeleteFunc(lbs, func(lb *hcloud.LoadBalancer) bool { return !l.own.Inherits(lb.Labels, uid) })
 	switch {
+	case err != nil:
+		return nil, err
 	case len(lbs) == 0:
 		return nil, nil
 	case len(lbs) == 1 && (!plan.ShowsAnyAddress(svc) || plan.ShowsAddressOf(svc, lbs[0])):
 		return lbs[0], nil
 	case len(lbs) == 1:
-		text := fmt.Sprintf("load balancer %d (%s) has the label %s, but not the address that this Service shows: nothing was changed; "+
-			"to give it to the Service set the label %s, else remove the label",
+		return nil, l.refuse(svc, event.NotOwned, "load balancer %d (%s) has the label %s, but not the address that this Service "+
+			"shows: nothing was changed; to give it to the Service set the label %s, else remove the label",
 			lbs[0].ID, lbs[0].Name, selector, plan.OwnerSelector(uid))
-		l.events.Warning(svc, event.NotOwned, "%s", text)
-		return nil, errors.New(text)
 	}
 	if lb := plan.InUse(lbs, svc); lb != nil {
 		return lb, nil
@@ -92,9 +82,11 @@ func (l *Controller) inherited(ctx context.Context, svc *corev1.Service) (*hclou
 // inherit sets our ownership labels on a load balancer of the production CCM.
 func (l *Controller) inherit(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
 	uid := string(svc.UID)
-	defer l.store.Writing(uid)()
-	updated, _, err := l.client.LoadBalancer.Update(ctx, lb,
-		hcloud.LoadBalancerUpdateOpts{Labels: plan.WithOwnership(lb.Labels, uid, nil, l.own.Marks(uid))})
+	updated, err := l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
+		r := plan.RecordOf(now)
+		r.Own(uid, nil, l.own.Marks(uid))
+		return r, nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("taking over load balancer %d (%s): %w", lb.ID, lb.Name, err)
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
+// maxLabelWrites is how often a change of labels is written before the sync gives up.
+const maxLabelWrites = 3
+
 // mayNotJoin returns why a Service must not be a guest on the load balancer, or nil. Both must be of this cluster, which the owner
 // proves: one with an unknown UID is another cluster's, and its load balancer leads to that one's nodes. Both must be in one namespace,
 // because a guest takes ports that the owner may want later, or the owner has to allow the other one.
@@ -30,7 +33,7 @@ func (l *Controller) mayNotJoin(svc *corev1.Service, lb *hcloud.LoadBalancer) er
 		return fmt.Errorf("load balancer %d (%s) belongs to the Service %s/%s, whose annotation %sshared-namespaces does not name the "+
 			"namespace %s: choose another name, or add the namespace", lb.ID, lb.Name, owner.Namespace, owner.Name, plan.AnnotationPrefix,
 			svc.Namespace)
-	case !plan.RecordsSettings(lb):
+	case plan.RecordOf(lb).Common.By == "":
 		return fmt.Errorf("load balancer %d (%s) has not recorded the settings of its Service yet: will try again", lb.ID, lb.Name)
 	}
 	return nil
@@ -55,8 +58,10 @@ func (l *Controller) evict(ctx context.Context, lb *hcloud.LoadBalancer) (*hclou
 		}
 		err = l.removePorts(ctx, uid, lb)
 		if err == nil {
-			_, err = l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string, error) {
-				return plan.WithoutGuest(now.Labels, uid), nil
+			_, err = l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
+				r := plan.RecordOf(now)
+				r.Leave(uid)
+				return r, nil
 			})
 		}
 		unlock()
@@ -80,14 +85,11 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 		return lb, nil // recorded by an earlier request whose answer was lost
 	}
 	if plan.WasGuest(lb, svc) {
-		text := fmt.Sprintf("load balancer %d (%s) was this Service's, but lacks the label %s: nothing was changed; set the label to "+
-			"give it to the Service again", lb.ID, lb.Name, plan.LabelGuest+planned.UID)
-		l.events.Warning(svc, event.NotOwned, "%s", text)
-		return nil, errors.New(text)
+		return nil, l.refuse(svc, event.NotOwned, "load balancer %d (%s) was this Service's, but lacks the label %s: nothing was "+
+			"changed; set the label to give it to the Service again", lb.ID, lb.Name, plan.LabelGuest+planned.UID)
 	}
 	if err := l.mayNotJoin(svc, lb); err != nil {
-		l.events.Warning(svc, event.NotAdoptable, "%v", err)
-		return nil, err
+		return nil, l.refuse(svc, event.NotAdoptable, "%v", err)
 	}
 	if _, _, mistakes := plan.WithSharedSettings(svc, lb, l.defaults); len(mistakes) > 0 {
 		return nil, plan.InvalidSettings(mistakes...)
@@ -98,11 +100,13 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 			Reason: fmt.Sprintf("differs from load balancer %d (%s), which other Services share: must be %t", lb.ID, lb.Name,
 				!lb.PublicNet.Enabled)})
 	}
-	updated, err := l.changeLabels(ctx, planned.UID, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string, error) {
-		if now.Labels[plan.LabelShared] == "" || now.Labels[plan.LabelServiceUID] == "" {
+	updated, err := l.changeLabels(ctx, planned.UID, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
+		r := plan.RecordOf(now)
+		if !r.Shared || now.Labels[plan.LabelServiceUID] == "" {
 			return nil, fmt.Errorf("%w: it is not shared any more", plan.ErrNotOwner)
 		}
-		return plan.WithGuest(now.Labels, planned.UID, nil), nil
+		r.Join(planned.UID, nil)
+		return r, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("joining load balancer %d (%s): %w", lb.ID, lb.Name, err)
@@ -112,28 +116,41 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 	return updated, nil
 }
 
-// changeLabels replaces the labels of a load balancer, based on its current state. It reads them again, because an update
-// replaces all, and the API has no conditional write: a label that another client has set since the sync read the load balancer
-// would be lost. One that is set between the two calls is still lost. Several Services may change the labels of one load
-// balancer, one after the other.
-func (l *Controller) changeLabels(ctx context.Context, uid string, id int64, change func(*hcloud.LoadBalancer) (map[string]string,
-	error)) (*hcloud.LoadBalancer, error) {
+// changeLabels changes what the labels of a load balancer say. An update replaces all of them, and the API has no conditional write. So it
+// reads them, compares them with what they should be, writes, and reads them again, until they are that: another client that had read
+// them earlier, and so has undone the change, is noticed. One whose change this one undoes in the moment between its reading and
+// writing has to notice that itself. The change may be called several times, also with its own result. Several Services may change the
+// labels of one load balancer, one after the other.
+func (l *Controller) changeLabels(ctx context.Context, uid string, id int64,
+	change func(*hcloud.LoadBalancer) (*plan.Record, error)) (*hcloud.LoadBalancer, error) {
 	unlock, err := l.labelling.Lock(ctx, strconv.FormatInt(id, 10))
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	now, err := l.get(ctx, id)
-	if err != nil {
-		return nil, err
+	for writes := 0; ; writes++ {
+		now, err := l.get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		r, err := change(now)
+		if err != nil {
+			return nil, err
+		}
+		labels := r.Encode()
+		if maps.Equal(labels, now.Labels) {
+			return now, nil
+		}
+		if writes == maxLabelWrites {
+			return nil, fmt.Errorf("another client has undone the change of the labels %d times: will try again", writes)
+		}
+		written := l.store.Writing(uid)
+		_, _, err = l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+		written()
+		if err != nil {
+			return nil, err
+		}
 	}
-	labels, err := change(now)
-	if err != nil {
-		return nil, err
-	}
-	defer l.store.Writing(uid)()
-	updated, _, err := l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: labels})
-	return updated, err
 }
 
 // removePorts deletes the Service's ports. Their node ports may belong to another Service soon, which must
@@ -165,19 +182,18 @@ func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hclo
 		return true, err
 	}
 	heir := ""
-	_, err := l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string, error) {
-		if guests := plan.GuestsOf(now); now.Labels[plan.LabelServiceUID] == uid && len(guests) > 0 {
-			heir = guests[0]
-			others := plan.WithoutGuest(plan.WithoutGuest(now.Labels, uid), heir)
-			labels := plan.WithOwnership(others, heir, slices.Sorted(maps.Keys(plan.PortsOf(now, heir))), l.own.Marks(heir))
-			labels[plan.LabelGuest+heir] = "" // LoadBalancers.LookUp may ask for the owner before this write, and for the guest after it
-			labels[plan.LabelLastOwner] = heir
-			return labels, nil
-		}
-		if now.Labels[plan.LabelServiceUID] == uid {
+	_, err := l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
+		r, guests := plan.RecordOf(now), plan.GuestsOf(now)
+		switch {
+		case now.Labels[plan.LabelServiceUID] != uid:
+			r.Leave(uid)
+		case len(guests) == 0:
 			return nil, errors.New("the last guest has left: will delete the load balancer")
+		default:
+			heir = guests[0]
+			r.Inherit(heir, l.own.Marks(heir))
 		}
-		return plan.WithoutGuest(now.Labels, uid), nil
+		return r, nil
 	})
 	if err != nil {
 		return true, fmt.Errorf("leaving the shared load balancer %d (%s): %w", lb.ID, lb.Name, err)

@@ -99,7 +99,7 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}
 	if server == nil {
 		err := notFound(node)
-		i.events.NodeWarning(node, event.ServerNotFound, "%s", err)
+		i.events.Seldom(node, event.ServerNotFound, "%s", err)
 		return nil, err
 	}
 	networkID, err := i.network.ID(ctx)
@@ -113,7 +113,7 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		}
 	}
 	if networkID != 0 && !nodeinfo.PrivateIP(server, networkID).IsValid() {
-		i.events.NodeWarning(node, event.NotAttached,
+		i.events.Seldom(node, event.NotAttached,
 			"Server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so the node has no internal address and no routes: attach "+
 				"the server",
 			server.ID, server.Name, networkID, i.network.IDOrName)
@@ -219,7 +219,7 @@ func (i *Instances) asks(question func(*corev1.Node) inventory.Ask, choose func(
 func (i *Instances) serverOf(ctx context.Context, node *corev1.Node, ask inventory.Ask) (*hcloud.Server, error) {
 	server, err := i.findServer(apicall.Polling(ctx), node, ask)
 	if d, ok := errors.AsType[*apicall.DoubtError](err); ok {
-		i.events.NodeWarning(node, event.Doubted, "%s", d)
+		i.events.Seldom(node, event.Doubted, "%s", d)
 	}
 	return server, err
 }
@@ -228,7 +228,7 @@ func (i *Instances) findServer(ctx context.Context, node *corev1.Node, ask inven
 	ask, err := inventory.AskFor(node, ask)
 	switch {
 	case err != nil:
-		i.events.NodeWarning(node, event.ForeignProviderID, "The node is ignored: %s", err)
+		i.events.Seldom(node, event.ForeignProviderID, "The node is ignored: %s", err)
 		return nil, fmt.Errorf("node %q: %w", node.Name, err)
 	case ask.ID == 0:
 		return i.servers.ByName(ctx, ask)

@@ -80,7 +80,7 @@ type Op struct {
 
 	Name      string            // rename
 	UID       string            // update, change labels: UID of the Service that owns the load balancer
-	Ports     []int             // update: ports to record as owned by the Service
+	Ports     []int             // update: ports to record as the Service's, in addition to those that are recorded and there
 	Marks     map[string]string // update: see Ownership.Marks
 	Type      string
 	Algorithm hcloud.LoadBalancerAlgorithmType
@@ -91,8 +91,7 @@ type Op struct {
 	Service   hcloud.LoadBalancerService // add_service, update_service
 	Port      int                        // delete_service
 	DNSPtr    string
-	Selector  selectorTarget    // add_target, remove_target by label
-	Selectors []selectorTarget  // update: selectors to record as owned by the Service
+	Selector  selectorTarget    // update; add_target, remove_target by label
 	Labels    map[string]string // change labels
 	// Shared and Guest: update: the Service allows guests, or is one.
 	Shared, Guest bool
@@ -104,7 +103,7 @@ type Op struct {
 func (o Op) String() string {
 	switch o.Kind {
 	case OpRecord:
-		return "update (ports " + joinPorts(o.Ports) + ")"
+		return fmt.Sprintf("update (ports %s)", strings.Trim(fmt.Sprint(o.Ports), "[]"))
 	case OpRename:
 		return fmt.Sprintf("rename to %q", o.Name)
 	case OpChangeType:
@@ -161,44 +160,31 @@ type difference struct {
 	lb   *hcloud.LoadBalancer
 }
 
-// labels compares the labels. A port or selector is recorded before it is added, and its record is removed
-// after it: all that is ours is recorded whenever the process dies.
+// labels compares the labels. A port or selector is recorded before it is added, and until it is gone: all that is ours is recorded
+// whenever the process dies.
 func (d *difference) labels() (first, last []Op) {
-	ports := PortsToDelete(d.plan, d.lb)
-	selectors := d.obsoleteSelectors()
-	remaining := slices.DeleteFunc(ownSelectors(d.lb), func(s selectorTarget) bool { return slices.Contains(selectors, s) })
-	final := Op{Kind: OpRecord, Part: partLabels, UID: d.plan.UID, Ports: d.plan.ports(), Marks: d.plan.Marks,
-		Selectors: append(remaining, d.plan.Selector), Shared: d.plan.Shared, Guest: d.plan.Guest, Common: d.plan.Common}
-	during := final
-	during.Ports = slices.Sorted(slices.Values(slices.Concat(final.Ports, ports)))
-	during.Selectors = slices.Concat(final.Selectors, ownSelectors(d.lb))
-	if !maps.Equal(recordedIn(d.lb.Labels, during), d.lb.Labels) {
-		first = append(first, during)
+	record := Op{Kind: OpRecord, Part: partLabels, UID: d.plan.UID, Ports: d.plan.ports(), Marks: d.plan.Marks,
+		Selector: d.plan.Selector, Shared: d.plan.Shared, Guest: d.plan.Guest, Common: d.plan.Common}
+	if d.changesLabels(record) {
+		first = append(first, record)
 	}
-	for _, port := range ports {
-		final.Needs = append(final.Needs, PartPort(port))
+	for _, port := range PortsToDelete(d.plan, d.lb) {
+		record.Needs = append(record.Needs, PartPort(port))
 	}
-	for _, s := range selectors {
-		final.Needs = append(final.Needs, s.part())
+	for _, s := range d.obsoleteSelectors() {
+		record.Needs = append(record.Needs, s.part())
 	}
-	if len(final.Needs) > 0 {
-		last = append(last, final)
+	if len(record.Needs) > 0 {
+		last = append(last, record)
 	}
 	return first, last
 }
 
-// recordedIn returns a copy of labels with what an OpRecord records.
-func recordedIn(labels map[string]string, op Op) map[string]string {
-	if op.Guest {
-		return WithGuest(labels, op.UID, op.Ports)
-	}
-	result := withSelectors(WithOwnership(WithoutGuest(labels, op.UID), op.UID, op.Ports, op.Marks), op.Selectors)
-	result = withCommonSettings(result, op.Common)
-	delete(result, LabelShared)
-	if op.Shared {
-		result[LabelShared] = "true"
-	}
-	return result
+// changesLabels reports whether the load balancer's labels lack what an OpRecord or OpLabel says.
+func (d *difference) changesLabels(op Op) bool {
+	r := RecordOf(d.lb)
+	r.note(op, d.lb)
+	return !maps.Equal(r.Encode(), d.lb.Labels)
 }
 
 func (d *difference) name() []Op {
@@ -209,10 +195,11 @@ func (d *difference) name() []Op {
 }
 
 func (d *difference) userLabels() []Op {
-	if d.plan.Labels == nil || maps.Equal(withUserLabels(d.lb.Labels, d.plan.Labels), d.lb.Labels) {
+	op := Op{Kind: OpLabel, Part: partUserLabels, UID: d.plan.UID, Labels: d.plan.Labels}
+	if d.plan.Labels == nil || !d.changesLabels(op) {
 		return nil
 	}
-	return []Op{{Kind: OpLabel, Part: partUserLabels, UID: d.plan.UID, Labels: d.plan.Labels}}
+	return []Op{op}
 }
 
 func (d *difference) protection() []Op {

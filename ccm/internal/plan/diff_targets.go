@@ -12,8 +12,9 @@ import (
 // ServerTargets returns the load balancer's targets of type server, ordered by server ID, without those that
 // were there before an adoption.
 func ServerTargets(lb *hcloud.LoadBalancer) (targets []Target) {
+	foreign := RecordOf(lb).ForeignServers
 	for _, t := range lb.Targets {
-		if id := serverOf(t); t.Type == hcloud.LoadBalancerTargetTypeServer && id != 0 && !isForeignServer(lb, id) {
+		if id := serverOf(t); t.Type == hcloud.LoadBalancerTargetTypeServer && id != 0 && !slices.Contains(foreign, id) {
 			targets = append(targets, Target{id, t.UsePrivateIP})
 		}
 	}

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -29,7 +28,7 @@ func simple(targets []Target, ports ...int) *LoadBalancer {
 // built returns the planned load balancer in the API's representation.
 func built(plan *LoadBalancer) *hcloud.LoadBalancer {
 	lb := &hcloud.LoadBalancer{
-		ID: 1, Name: "a-name", Labels: WithOwnership(nil, plan.UID, plan.ports(), nil),
+		ID: 1, Name: "a-name", Labels: recorded(nil, owns(plan.UID, plan.ports()...)),
 		Algorithm:        hcloud.LoadBalancerAlgorithm{Type: plan.Algorithm},
 		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11", MaxServices: 5, MaxTargets: 25},
 		PublicNet: hcloud.LoadBalancerPublicNet{Enabled: plan.Public, IPv4: hcloud.LoadBalancerPublicNetIPv4{IP: net.ParseIP("203.0.113.9"),
@@ -126,17 +125,18 @@ func TestDiff(t *testing.T) {
 			}, []string{"remove_target server 1 (private false)", "add_target server 1 (private true)",
 				"remove_target server 2 (private false)", "add_target server 2 (private true)"}},
 		{"a port was added", simple(nil, 80, 443), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
-			lb.Services, lb.Labels[LabelPorts] = lb.Services[:1], "80"
-		}, []string{`update (ports 80.443)`, "add_service tcp 443 to 30443"}},
+			lb.Services, lb.Labels = lb.Services[:1], recorded(lb.Labels, owns(testUID, 80))
+		}, []string{`update (ports 80 443)`, "add_service tcp 443 to 30443"}},
 		{"a port was removed", simple(nil, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
-			lb.Services, lb.Labels[LabelPorts] = simple(nil, 80, 443).Services, "80.443"
+			lb.Services, lb.Labels = simple(nil, 80, 443).Services, recorded(lb.Labels, owns(testUID, 80, 443))
 		}, []string{"delete_service 443", `update (ports 80)`}},
 		{"a port was renumbered", simple(nil, 81), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
-			lb.Services, lb.Labels[LabelPorts] = simple(nil, 80).Services, "80"
-		}, []string{`update (ports 80.81)`, "add_service tcp 81 to 30081", "delete_service 80", `update (ports 81)`}},
+			lb.Services, lb.Labels = simple(nil, 80).Services, recorded(lb.Labels, owns(testUID, 80))
+		}, []string{`update (ports 81)`, "add_service tcp 81 to 30081", "delete_service 80", `update (ports 81)`}},
 		{"a port was renumbered, no room", simple(nil, 81), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
-			lb.Services, lb.Labels[LabelPorts], lb.LoadBalancerType.MaxServices = simple(nil, 80).Services, "80", 1
-		}, []string{`update (ports 80.81)`, "delete_service 80", "add_service tcp 81 to 30081", `update (ports 81)`}},
+			lb.Services, lb.Labels = simple(nil, 80).Services, recorded(lb.Labels, owns(testUID, 80))
+			lb.LoadBalancerType.MaxServices = 1
+		}, []string{`update (ports 81)`, "delete_service 80", "add_service tcp 81 to 30081", `update (ports 81)`}},
 		{"a node port changed", simple(nil, 80),
 			func(plan *LoadBalancer, _ *hcloud.LoadBalancer) { plan.Services[0].DestinationPort = 31111 },
 			[]string{"update_service tcp 80 to 31111"}},
@@ -144,16 +144,16 @@ func TestDiff(t *testing.T) {
 			lb.Services = append(lb.Services, simple(nil, 9000).Services...)
 		}, nil},
 		{"the Service takes over a foreign port that it wants", simple(nil, 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
-			delete(lb.Labels, LabelPorts)
+			lb.Labels = recorded(lb.Labels, owns(testUID))
 			lb.Services[0].DestinationPort = 9
 		}, []string{`update (ports 80)`, "update_service tcp 80 to 30080"}},
 		{"labels of the annotation", simple(nil, 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
-			lb.Labels = withUserLabels(lb.Labels, map[string]string{"team": "web", "env": "prod"})
+			lb.Labels = recorded(lb.Labels, sets(map[string]string{"team": "web", "env": "prod"}))
 			lb.Labels["owner"] = "me"
 			plan.Labels = map[string]string{"team": "db"}
 		}, []string{"change labels to team=db"}},
 		{"labels that are kept", simple(nil, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
-			lb.Labels = withUserLabels(lb.Labels, map[string]string{"team": "web"})
+			lb.Labels = recorded(lb.Labels, sets(map[string]string{"team": "web"}))
 		}, nil},
 		{"no protection any more", simple(nil, 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
 			lb.Protection.Delete, plan.DeleteProtection = true, new(bool)
@@ -252,11 +252,11 @@ func pretend(lb *hcloud.LoadBalancer, op Op) error {
 	})
 	switch op.Kind {
 	case OpRecord, OpLabel:
-		labels, err := LabelsAfter(lb, op)
+		r, err := RecordAfter(lb, op)
 		if err != nil {
 			return err
 		}
-		lb.Labels = labels
+		lb.Labels = r.Encode()
 	case OpProtect:
 		lb.Protection.Delete = op.Protect
 	case OpRename:
@@ -393,32 +393,6 @@ func TestAnyOperationMayBeTheLast(t *testing.T) {
 	}
 }
 
-func TestPortsAreRecordedInLabels(t *testing.T) {
-	t.Parallel()
-	for _, ports := range [][]int{nil, {80}, {443, 80}, {1, 22, 333, 4444, 55555}} {
-		checkPorts(t, ports)
-	}
-	var many []int
-	for p := range 60 {
-		many = append(many, 65535-p)
-	}
-	checkPorts(t, many)
-}
-
-func checkPorts(t *testing.T, ports []int) {
-	t.Helper()
-	labels := encodePorts(ports)
-	for k, v := range labels {
-		if len(v) > maxLabelValue || strings.Trim(v, ".") != v || v == "" {
-			t.Errorf("the API refuses the label %s=%s", k, v)
-		}
-	}
-	got := slices.Sorted(maps.Keys(decodePorts(labels)))
-	if !slices.Equal(got, slices.Sorted(slices.Values(ports))) {
-		t.Errorf("%v came back as %v", ports, got)
-	}
-}
-
 func TestTheLoadBalancerInUseIsTheOnlyOneThatTheServiceShows(t *testing.T) {
 	t.Parallel()
 	with := func(id int64, public, private string) *hcloud.LoadBalancer {
@@ -541,7 +515,7 @@ func TestWhatOperationsNeed(t *testing.T) {
 	plan.NetworkID, plan.Public, plan.PrivateIPv4 = 5, false, netip.MustParseAddr("10.0.0.10")
 	lb := built(plan)
 	lb.PublicNet.Enabled = true
-	lb.Services, lb.Labels = lb.Services[:1], WithOwnership(nil, testUID, []int{80}, nil)
+	lb.Services, lb.Labels = lb.Services[:1], recorded(nil, owns(testUID, 80))
 	needs := map[OpKind][]Part{}
 	for _, op := range Diff(plan, lb) {
 		needs[op.Kind] = op.Needs
@@ -622,6 +596,24 @@ func TestEachSettingOfAPortIsCompared(t *testing.T) {
 		}
 		if tc.change(&have); !sameService(want, have) {
 			t.Errorf("%s: not the same", name)
+		}
+	}
+}
+
+// A load balancer without room would wait for a target that it cannot get. What is full changes in turns, as that of any Service.
+func TestAnAdoptedLoadBalancerWithoutRoomGivesInTurns(t *testing.T) {
+	t.Parallel()
+	plan := simple(public(2, 3, 4), 80)
+	lb := built(simple(public(1, 2), 80))
+	for limit, want := range map[int]string{
+		2: "remove_target server 1 (private false); add_target server 3 (private false); add_target server 4 (private false)",
+		3: "add_target server 3 (private false); remove_target server 1 (private false); add_target server 4 (private false)",
+		9: "add_target server 3 (private false); add_target server 4 (private false); remove_target server 1 (private false)",
+	} {
+		lb.LoadBalancerType.MaxTargets = limit
+		delete(lb.Labels, LabelLastOwner)
+		if got := DescribeOps(GiveFirst(Diff(plan, lb), lb, testUID), 9); got != want {
+			t.Errorf("with room for %d: %s", limit, got)
 		}
 	}
 }

@@ -5,6 +5,7 @@
 //
 // One word per idea, here and in package loadbalancer:
 //
+//	record   what the labels of a load balancer say: whose it is, and what has to be remembered (Record)
 //	own      the Service's UID is in the load balancer's label
 //	adopt    a Service becomes the owner of a load balancer without one, because it asks for it by an annotation
 //	lend     what a user has made and lends to a Service: a load balancer that is adopted with the annotation adopt, Primary IPs

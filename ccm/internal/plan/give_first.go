@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"math"
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -8,7 +9,7 @@ import (
 
 // GiveFirst orders the operations on a load balancer that the Service has adopted and that does not
 // serve it yet. First comes what adds something: ports, targets, an attachment, room. What takes away or
-// changes what a person has set up comes last, and only if everything before has succeeded.
+// changes what a person has set up comes last, and only if everything before has succeeded; and so does what there is no room for yet.
 func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string) []Op {
 	if IsSettled(lb, uid) {
 		return ops
@@ -19,11 +20,26 @@ func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string) []Op {
 			taken[op.Part] = true
 		}
 	}
+	targets, services := math.MaxInt, math.MaxInt
+	if t := lb.LoadBalancerType; t != nil {
+		targets, services = t.MaxTargets-len(lb.Targets), t.MaxServices-len(lb.Services)
+	}
+	fits := func(op Op) bool {
+		switch op.Kind {
+		case OpAddTarget, OpAddSelector:
+			targets--
+			return targets >= 0
+		case OpAddService:
+			services--
+			return services >= 0
+		}
+		return true
+	}
 	isTaken := func(p Part) bool { return taken[p] }
 	var first, last []Op
 	var added []Part
 	for _, op := range ops {
-		if gives(op) && !isTaken(op.Part) && !slices.ContainsFunc(op.Needs, isTaken) {
+		if gives(op) && !isTaken(op.Part) && !slices.ContainsFunc(op.Needs, isTaken) && fits(op) {
 			first, added = append(first, op), append(added, op.Part)
 			continue
 		}

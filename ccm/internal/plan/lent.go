@@ -2,9 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
@@ -14,37 +11,9 @@ import (
 // What a user has made before the Service and lends to it: a load balancer (the annotation adopt) and Primary
 // IPs. The annotation is the consent. Such a load balancer is not deleted with the Service, keeps its public
 // interface and network unless an annotation says otherwise, and keeps the servers that were its targets.
-const (
-	// labelAdopted marks a load balancer that the annotation adopt names.
-	labelAdopted = labelPrefix + "adopted"
-	// LabelFound marks a load balancer that was there before the Service got it by its name. It is the Service's like any other,
-	// but not the CCM's to delete.
-	LabelFound = labelPrefix + "found"
-	// labelForeignServers lists the servers without a Node that were its targets at the adoption.
-	labelForeignServers = labelPrefix + "foreign-servers"
-)
 
 // IsLent reports whether a user has lent the load balancer to the Service.
-func IsLent(lb *hcloud.LoadBalancer) bool { return lb != nil && lb.Labels[labelAdopted] != "" }
-
-// WithLent returns a copy of the labels with what an adoption by the annotation adopt records.
-func WithLent(labels map[string]string, lb *hcloud.LoadBalancer, ours map[int64]bool) map[string]string {
-	result := maps.Clone(labels)
-	var foreign []string
-	for _, t := range ServerTargets(lb) {
-		if !ours[t.ServerID] {
-			foreign = append(foreign, strconv.FormatInt(t.ServerID, 10))
-		}
-	}
-	result[labelAdopted] = "true"
-	maps.Copy(result, encodeList(labelForeignServers, foreign))
-	return result
-}
-
-// isForeignServer reports whether a target is a server that was there before the adoption.
-func isForeignServer(lb *hcloud.LoadBalancer, id int64) bool {
-	return lb != nil && slices.Contains(decodeList(lb.Labels, labelForeignServers), strconv.FormatInt(id, 10))
-}
+func IsLent(lb *hcloud.LoadBalancer) bool { return RecordOf(lb).Lent }
 
 // planLent takes what a user has set up on the load balancer into the plan, unless an annotation of the
 // Service says otherwise.
@@ -69,5 +38,6 @@ func Retains(settings *Settings, lb *hcloud.LoadBalancer) bool {
 	if settings.KeepOnDelete != nil {
 		return *settings.KeepOnDelete
 	}
-	return IsLent(lb) || lb.Labels[LabelFound] != ""
+	r := RecordOf(lb)
+	return r.Lent || r.Found
 }

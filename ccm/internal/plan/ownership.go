@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -28,9 +27,8 @@ import (
 //     without both was made by an earlier version, and gets the labels. Earlier versions ignore the second label.
 //   - If several load balancers have the label of one Service, a person has copied it. The CCM changes
 //     only the one with the address in the Service's status, and deletes none of them.
-//   - The CCM owns the services (listen ports) that the label ccm-from-scratch/ports lists. A port is
-//     added to the label before it is created, and removed from it after it is deleted. Other ports
-//     are foreign and stay, unless the Service uses the same port.
+//   - The CCM owns the services (listen ports) of the record (record.go). A port is added to it before it is created, and removed
+//     from it after it is deleted. Other ports are foreign and stay, unless the Service uses the same port.
 //   - The CCM owns all targets of type server, because it must also remove the server of a Node that
 //     was deleted while the CCM was down. Targets of type ip and label_selector are foreign and stay:
 //     users add machines outside the cluster to a Service's load balancer with them.
@@ -39,7 +37,6 @@ import (
 const (
 	labelPrefix     = "ccm-from-scratch/"
 	LabelServiceUID = labelPrefix + "service-uid"
-	LabelPorts      = labelPrefix + "ports"
 
 	// LabelLastOwner remembers the Service after a person has removed LabelServiceUID. It is set once the
 	// load balancer serves the Service: by the create request, and at the end of an adoption.
@@ -127,7 +124,7 @@ func (o Ownership) OtherOwner(labels map[string]string, uid string) string {
 // OwnedBy returns those of the load balancers that belong to the Service, or on which it is a guest.
 func (o Ownership) OwnedBy(lbs []*hcloud.LoadBalancer, uid string) (owned []*hcloud.LoadBalancer) {
 	for _, lb := range lbs {
-		if o.Owns(lb.Labels, uid) || o.IsHere(lb.Labels) && IsGuest(lb, uid) {
+		if o.IsHere(lb.Labels) && Serves(lb, uid) {
 			owned = append(owned, lb)
 		}
 	}
@@ -155,57 +152,6 @@ func WasReleased(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
 // IsSettled reports whether the load balancer serves the Service. Before that, an adoption must not take
 // away anything that a person has set up on it.
 func IsSettled(lb *hcloud.LoadBalancer, uid string) bool { return lb.Labels[LabelLastOwner] == uid }
-
-// WithOwnership returns a copy of labels with the ownership labels for uid and ports, and with marks.
-func WithOwnership(labels map[string]string, uid string, ports []int, marks map[string]string) map[string]string {
-	result := map[string]string{}
-	for k, v := range labels {
-		if !isListLabel(k, LabelPorts) {
-			result[k] = v
-		}
-	}
-	result[LabelServiceUID] = uid
-	maps.Copy(result, marks)
-	maps.Copy(result, encodePorts(ports))
-	return result
-}
-
-// encodePorts encodes ports as labels: ports=80.443, ports-2=8080.…
-func encodePorts(ports []int) map[string]string {
-	return encodeList(LabelPorts, portWords(ports))
-}
-
-func portWords(ports []int) (words []string) {
-	for _, p := range slices.Sorted(slices.Values(ports)) {
-		words = append(words, strconv.Itoa(p))
-	}
-	return words
-}
-
-// joinPorts formats ports like the value of a label.
-func joinPorts(ports []int) string {
-	var texts []string
-	for _, p := range ports {
-		texts = append(texts, strconv.Itoa(p))
-	}
-	return strings.Join(texts, ".")
-}
-
-// decodePorts decodes the labels of encodePorts. It ignores values that are not numbers: a port that
-// is not recorded counts as foreign and stays.
-func decodePorts(labels map[string]string) map[int]bool {
-	return parsePorts(decodeList(labels, LabelPorts))
-}
-
-func parsePorts(words []string) map[int]bool {
-	ports := map[int]bool{}
-	for _, text := range words {
-		if p, err := strconv.Atoi(text); err == nil {
-			ports[p] = true
-		}
-	}
-	return ports
-}
 
 // InUse returns the only load balancer with an address that the Service's status shows, or nil if there
 // is none or more than one. A status with a hostname shows no address.

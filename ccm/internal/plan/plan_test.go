@@ -419,7 +419,10 @@ func TestCertificatesThatExceedTheTypeAreLeftOut(t *testing.T) {
 func TestAForeignServerThatBecomesANodeStaysForeign(t *testing.T) {
 	t.Parallel()
 	lb := built(simple(public(1, 2), 80))
-	lb.Labels = WithLent(lb.Labels, lb, map[int64]bool{1: true})
+	lb.Labels = recorded(lb.Labels, func(r *Record) {
+		r.Adopt(&LoadBalancer{UID: testUID, Adopt: "edge"}, ServerTargets(lb), map[int64]bool{1: true})
+		r.Ports = []int{80}
+	})
 	in := Input{Service: testService(nil, [2]int32{80, 30080}), Current: lb,
 		Servers: map[int64]*hcloud.Server{1: server(1, "203.0.113.1", ""), 2: server(2, "203.0.113.2", "")},
 		Nodes:   []*corev1.Node{ccmtest.Node("a", ccmtest.ProviderID(1)), ccmtest.Node("b", ccmtest.ProviderID(2))}}

@@ -10,10 +10,10 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// LabelsAfter returns the labels after an OpRecord or OpLabel, based on the load balancer's current state. It
+// RecordAfter returns the record after an OpRecord or OpLabel, based on the load balancer's current state. It
 // fails if the load balancer does not have the Service's ownership label any more: a user who removes
 // that label wants to keep the load balancer.
-func LabelsAfter(now *hcloud.LoadBalancer, op Op) (map[string]string, error) {
+func RecordAfter(now *hcloud.LoadBalancer, op Op) (*Record, error) {
 	if owner := now.Labels[LabelServiceUID]; owner != op.UID && (!op.Guest || !IsGuest(now, op.UID)) {
 		return nil, fmt.Errorf("%w: the label %s is %q, want %q", ErrNotOwner, LabelServiceUID, owner, op.UID)
 	}
@@ -23,10 +23,9 @@ func LabelsAfter(now *hcloud.LoadBalancer, op Op) (map[string]string, error) {
 			return nil, fmt.Errorf("port %d belongs to the Service with UID %s since a moment ago: will choose again", port, owner)
 		}
 	}
-	if op.Kind == OpLabel {
-		return withUserLabels(now.Labels, op.Labels), nil
-	}
-	return recordedIn(now.Labels, op), nil
+	r := RecordOf(now)
+	r.note(op, now)
+	return r, nil
 }
 
 // AttachRequest returns the request of an OpAttach.
@@ -51,14 +50,16 @@ func IPNet(p netip.Prefix) *net.IPNet {
 // targets that need it follow as operations, and so do targets over IPv6. A private load balancer never has a public interface: the
 // API accepts that without a network.
 func CreateRequest(plan *LoadBalancer) hcloud.LoadBalancerCreateOpts {
-	record := Op{UID: plan.UID, Ports: plan.ports(), Marks: plan.Marks, Selectors: []selectorTarget{plan.Selector}, Shared: plan.Shared,
-		Common: plan.Common}
+	record := Record{Labels: map[string]string{LabelLastOwner: plan.UID}}
+	record.note(Op{Kind: OpRecord, UID: plan.UID, Ports: plan.ports(), Marks: plan.Marks, Selector: plan.Selector,
+		Shared: plan.Shared, Common: plan.Common}, &hcloud.LoadBalancer{})
+	record.setUserLabels(plan.Labels)
 	opts := hcloud.LoadBalancerCreateOpts{
 		Name:             plan.CreateName,
 		LoadBalancerType: &hcloud.LoadBalancerType{Name: cmp.Or(plan.Type, DefaultLoadBalancerType)},
 		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: cmp.Or(plan.Algorithm, hcloud.LoadBalancerAlgorithmTypeRoundRobin)},
 		NetworkZone:      hcloud.NetworkZone(plan.NetworkZone),
-		Labels:           withUserLabels(recordedIn(map[string]string{LabelLastOwner: plan.UID}, record), plan.Labels),
+		Labels:           record.Encode(),
 		PublicInterface:  &plan.Public,
 	}
 	if plan.PrimaryIPv4 != nil || plan.PrimaryIPv6 != nil {

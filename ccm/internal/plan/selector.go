@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -24,10 +23,6 @@ import (
 //
 // Not kept: a server is a target as soon as it has the label, even before its Node exists or has a route, and
 // a node that the cluster autoscaler is about to delete stays one. The health check decides there.
-
-// labelSelectors lists the label selectors that belong to the Service, as hashes. Other targets of type
-// label_selector are foreign.
-const labelSelectors = labelPrefix + "selectors"
 
 // selectorTarget is a label selector as the target of a load balancer.
 type selectorTarget struct {
@@ -56,27 +51,13 @@ func selectorsOf(lb *hcloud.LoadBalancer) (targets []hcloud.LoadBalancerTarget) 
 
 // ownSelectors returns those that belong to the Service.
 func ownSelectors(lb *hcloud.LoadBalancer) (own []selectorTarget) {
+	recorded := RecordOf(lb).Selectors
 	for _, t := range selectorsOf(lb) {
-		if isHashed(decodeList(lb.Labels, labelSelectors), t.LabelSelector.Selector) {
+		if slices.Contains(recorded, t.LabelSelector.Selector) {
 			own = append(own, selectorTarget{t.LabelSelector.Selector, t.UsePrivateIP})
 		}
 	}
 	return own
-}
-
-// withSelectors returns a copy of labels that records the selectors as the Service's.
-func withSelectors(labels map[string]string, selectors []selectorTarget) map[string]string {
-	result := maps.Clone(labels)
-	maps.DeleteFunc(result, func(k, _ string) bool { return isListLabel(k, labelSelectors) })
-	var hashes []string
-	for _, s := range selectors {
-		if s.Selector != "" {
-			hashes = append(hashes, hashOf(s.Selector))
-		}
-	}
-	slices.Sort(hashes)
-	maps.Copy(result, encodeList(labelSelectors, slices.Compact(hashes)))
-	return result
 }
 
 // planSelector sets the plan's selector, and removes from its targets those that the selector serves.

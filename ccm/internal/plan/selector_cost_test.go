@@ -26,7 +26,7 @@ func selectedBy(n int) Input {
 		target.Targets = append(target.Targets, hcloud.LoadBalancerTarget{Type: hcloud.LoadBalancerTargetTypeServer,
 			Server: &hcloud.LoadBalancerTargetServer{Server: server}})
 	}
-	in.Current = &hcloud.LoadBalancer{ID: 1, Labels: withSelectors(WithOwnership(nil, "uid", nil, nil), []selectorTarget{selector}),
+	in.Current = &hcloud.LoadBalancer{ID: 1, Labels: recorded(nil, owns("uid"), selects(selector.Selector)),
 		Targets: []hcloud.LoadBalancerTarget{target}, PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true}}
 	return in
 }

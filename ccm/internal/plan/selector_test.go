@@ -95,7 +95,7 @@ func TestPlanSelector(t *testing.T) {
 	// there is a load balancer with these targets, on which the selector is ours.
 	there := func(targets ...hcloud.LoadBalancerTarget) *hcloud.LoadBalancer {
 		lb := built(simple(nil, 80))
-		lb.Targets, lb.Labels = targets, withSelectors(lb.Labels, []selectorTarget{{web, false}})
+		lb.Targets, lb.Labels = targets, recorded(lb.Labels, selects(web))
 		return lb
 	}
 	for name, tc := range map[string]struct {
@@ -206,7 +206,7 @@ func TestAnEarlierSelectorStaysUntilTheNewOneServes(t *testing.T) {
 	} {
 		in.Current = built(simple(nil, 80))
 		in.Current.Targets = tc.targets
-		in.Current.Labels = withSelectors(in.Current.Labels, []selectorTarget{{"role=web", false}, {"pool=web", false}})
+		in.Current.Labels = recorded(in.Current.Labels, selects("role=web", "pool=web"))
 		plan, _ := planFor(t, in)
 		ops := Diff(plan, in.Current)
 		if removed := slices.ContainsFunc(ops, func(op Op) bool { return op.Kind == OpRemoveSelector }); removed != tc.removed {
@@ -235,7 +235,7 @@ func TestASelectorStaysWhileItsReplacementIsUnknown(t *testing.T) {
 			if there {
 				in.Current.Targets = append(in.Current.Targets, bySelector(selector, false, serverTarget(4, false)))
 			}
-			in.Current.Labels = withSelectors(in.Current.Labels, []selectorTarget{{"pool=web", false}, {selector, false}})
+			in.Current.Labels = recorded(in.Current.Labels, selects("pool=web", selector))
 			change(&in)
 			plan, _ := planFor(t, in)
 			if ops := Diff(plan, in.Current); slices.ContainsFunc(ops, func(op Op) bool {
@@ -278,7 +278,7 @@ func TestSelectorsOfOthersStay(t *testing.T) {
 	}
 	lb.Targets = lb.Targets[:len(lb.Targets)-1]
 	plan = simple(public(1), 80)
-	lb.Services, lb.Labels = plan.Services, withSelectors(WithOwnership(lb.Labels, testUID, []int{80}, nil), ownSelectors(lb))
+	lb.Services, lb.Labels = plan.Services, recorded(lb.Labels, owns(testUID, 80), selects("pool=web"))
 	plan.Targets = public(1, 2) // what replaces the selector comes first
 	ops = Diff(plan, lb)
 	if i := slices.IndexFunc(ops, func(op Op) bool { return op.Kind == OpRemoveSelector }); i < 1 ||

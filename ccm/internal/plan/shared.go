@@ -16,16 +16,9 @@ import (
 // Several Services share a load balancer if they have the same name and the annotation shared. The first one
 // owns it: it decides about all settings and targets. The others are guests, which own only their ports. When the
 // owner goes, a guest becomes the owner, and the settings stay (shared_settings.go); with the last one, the load balancer goes.
-// All of that is in its labels: what a process has begun, its successor can finish.
-const (
-	// LabelShared is the owner's consent to guests.
-	LabelShared = labelPrefix + "shared"
-	// LabelGuest + UID marks a guest; labelGuestPorts + UID lists its ports as LabelPorts does. labelLastGuest + UID stays
-	// when a person removes these two.
-	LabelGuest      = labelPrefix + "guest-"
-	labelGuestPorts = labelPrefix + "guestports-"
-	labelLastGuest  = labelPrefix + "last-guest-"
-)
+
+// LabelGuest + UID marks a guest.
+const LabelGuest = labelPrefix + "guest-"
 
 // IsGuest reports whether the Service is a guest on the load balancer.
 func IsGuest(lb *hcloud.LoadBalancer, uid string) bool {
@@ -34,6 +27,11 @@ func IsGuest(lb *hcloud.LoadBalancer, uid string) bool {
 	}
 	_, marked := lb.Labels[LabelGuest+uid]
 	return marked
+}
+
+// Serves reports whether the Service is the owner of the load balancer, or a guest on it.
+func Serves(lb *hcloud.LoadBalancer, uid string) bool {
+	return lb.Labels[LabelServiceUID] == uid || IsGuest(lb, uid)
 }
 
 // GuestsOf returns the UIDs of all guests, in order.
@@ -48,31 +46,6 @@ func GuestsOf(lb *hcloud.LoadBalancer) (uids []string) {
 	}
 	slices.Sort(uids)
 	return uids
-}
-
-// WithGuest returns a copy of labels with the Service as a guest that has these ports.
-func WithGuest(labels map[string]string, uid string, ports []int) map[string]string {
-	result := WithoutGuest(labels, uid)
-	result[LabelGuest+uid], result[labelLastGuest+uid] = "", ""
-	maps.Copy(result, encodeList(labelGuestPorts+uid, portWords(ports)))
-	return result
-}
-
-// WithoutGuest returns a copy of labels in which the Service is not a guest.
-func WithoutGuest(labels map[string]string, uid string) map[string]string {
-	result := maps.Clone(labels)
-	maps.DeleteFunc(result, func(k, _ string) bool {
-		return k == LabelGuest+uid || k == labelLastGuest+uid || isListLabel(k, labelGuestPorts+uid)
-	})
-	return result
-}
-
-// PortsOf returns the ports that the Service, the owner or a guest, has recorded on the load balancer.
-func PortsOf(lb *hcloud.LoadBalancer, uid string) map[int]bool {
-	if lb.Labels[LabelServiceUID] == uid {
-		return decodePorts(lb.Labels)
-	}
-	return parsePorts(decodeList(lb.Labels, labelGuestPorts+uid))
 }
 
 // portsOfOthers returns the ports that the Service cannot have, with the UIDs of their owners. A guest cannot
@@ -173,7 +146,7 @@ func planHeir(in Input) (notes []Note) {
 	if lb == nil || lb.Labels[LabelServiceUID] != uid || in.SettingsOf == uid || in.SettingsOf == "" {
 		return nil
 	}
-	c := commonSettingsOf(lb)
+	c := RecordOf(lb).Common
 	var settings []string
 	for _, name := range slices.Sorted(maps.Keys(c.Values)) {
 		settings = append(settings, fmt.Sprintf("%s: %q", AnnotationPrefix+name, c.Values[name]))
@@ -203,7 +176,7 @@ func planGuest(plan *LoadBalancer, in Input) (notes []Note) {
 // AllowsNamespace reports whether Services of a namespace may join the load balancer of one in another namespace.
 func AllowsNamespace(lb *hcloud.LoadBalancer, namespace string) bool {
 	var s Settings
-	if err := AnnotationByName("shared-namespaces").Set(&s, commonSettingsOf(lb).Values["shared-namespaces"]); err != nil {
+	if err := AnnotationByName("shared-namespaces").Set(&s, RecordOf(lb).Common.Values["shared-namespaces"]); err != nil {
 		return false
 	}
 	return slices.Contains(s.SharedNamespaces, namespace) || slices.Contains(s.SharedNamespaces, "*")
@@ -221,6 +194,6 @@ func checkShared(s *Settings) (errs []error) {
 // WasGuest reports whether the Service, which is not a guest on the load balancer now, has been one. Private addresses prove
 // nothing: a load balancer that replaces a deleted one gets the same.
 func WasGuest(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
-	_, marked := lb.Labels[labelLastGuest+string(svc.UID)]
+	_, marked := RecordOf(lb).Guests[string(svc.UID)]
 	return marked || lb.Labels[LabelLastOwner] == string(svc.UID) || ShowsPublicAddressOf(svc, lb)
 }

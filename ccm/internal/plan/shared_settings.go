@@ -2,9 +2,7 @@ package plan
 
 import (
 	"cmp"
-	"encoding/base32"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,12 +15,6 @@ import (
 // The settings of a shared load balancer as a whole are those of one Service. They are recorded in its labels, so that they stay with
 // it when that Service goes: a guest that becomes the owner may have had other ones for months, which have never had an effect. The
 // owner decides about them as soon as it has the same itself.
-const (
-	// labelSettingsOf holds the UID of the Service that decides; labelSettings its annotations. Without the former nothing is recorded.
-	labelSettingsOf = labelPrefix + "settings-of"
-	labelSettings   = labelPrefix + "owner-settings"
-)
-
 // ownSettings are the annotations, in addition to those of ports, that each Service on a load balancer has for itself, or that have
 // an effect only when it is created.
 var ownSettings = []string{"name", "shared", "adopt", "primary-ipv4", "primary-ipv6", "location", "network-zone", "hostname",
@@ -31,71 +23,18 @@ var ownSettings = []string{"name", "shared", "adopt", "primary-ipv4", "primary-i
 // isCommon reports whether the annotation is about the load balancer as a whole.
 func (a annotation) isCommon() bool { return !a.perPort() && !slices.Contains(ownSettings, a.Name) }
 
-// commonSettings are the annotations about a load balancer as a whole, by name, and the Service that has decided so.
+// commonSettings are the annotations about a load balancer as a whole, by name, and the Service that has decided so; "": no Service has.
 type commonSettings struct {
-	By     string
-	Values map[string]string
+	By     string            `json:"by"`
+	Values map[string]string `json:"values,omitempty"`
 }
-
-var settingsEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// withCommonSettings returns a copy of labels that records the settings; none without By.
-func withCommonSettings(labels map[string]string, c commonSettings) map[string]string {
-	result := maps.Clone(labels)
-	maps.DeleteFunc(result, func(k, _ string) bool { return k == labelSettingsOf || isListLabel(k, labelSettings) })
-	if c.By == "" {
-		return result
-	}
-	result[labelSettingsOf] = c.By
-	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(c.Values)) {
-		lines = append(lines, name+"="+c.Values[name])
-	}
-	var words []string // with their numbers, because the list has no order
-	for part := range slices.Chunk([]byte(settingsEncoding.EncodeToString([]byte(strings.Join(lines, "\n")))), maxLabelValue-3) {
-		words = append(words, fmt.Sprintf("%03d%s", len(words), part))
-	}
-	maps.Copy(result, encodeList(labelSettings, words))
-	return result
-}
-
-// WithoutCommonSettings returns a copy of labels that records no settings.
-func WithoutCommonSettings(labels map[string]string) map[string]string {
-	return withCommonSettings(labels, commonSettings{})
-}
-
-// commonSettingsOf returns what the load balancer's labels record. What a person has damaged is left out.
-func commonSettingsOf(lb *hcloud.LoadBalancer) commonSettings {
-	if lb == nil || lb.Labels[labelSettingsOf] == "" {
-		return commonSettings{}
-	}
-	c := commonSettings{By: lb.Labels[labelSettingsOf], Values: map[string]string{}}
-	var text strings.Builder
-	for _, word := range slices.Sorted(slices.Values(decodeList(lb.Labels, labelSettings))) {
-		text.WriteString(word[min(3, len(word)):])
-	}
-	decoded, err := settingsEncoding.DecodeString(text.String())
-	if err != nil {
-		return c
-	}
-	for line := range strings.SplitSeq(string(decoded), "\n") {
-		name, value, _ := strings.Cut(line, "=")
-		if slices.ContainsFunc(Annotations, func(a annotation) bool { return a.Name == name && a.isCommon() }) {
-			c.Values[name] = value
-		}
-	}
-	return c
-}
-
-// RecordsSettings reports whether the labels of a shared load balancer say which settings it has.
-func RecordsSettings(lb *hcloud.LoadBalancer) bool { return commonSettingsOf(lb).By != "" }
 
 // WithSharedSettings returns the Service with the settings that it has on the load balancer, which others may share, and the UID of
 // the Service that decides about those of the load balancer as a whole. If that is another one, the mistakes are the annotations
 // that contradict.
 func WithSharedSettings(svc *corev1.Service, lb *hcloud.LoadBalancer, defaults map[string]string) (effective *corev1.Service, by string,
 	mistakes []error) {
-	uid, recorded := string(svc.UID), commonSettingsOf(lb)
+	uid, recorded := string(svc.UID), RecordOf(lb).Common
 	if recorded.By == "" || recorded.By == uid {
 		return svc, uid, nil
 	}
@@ -144,7 +83,7 @@ func (a annotation) means(v, w string, defaults map[string]string) bool {
 
 // planCommonSettings returns what the owner records: its own settings, or those that another one has left to it.
 func planCommonSettings(plan *LoadBalancer, in Input) commonSettings {
-	recorded := commonSettingsOf(in.Current)
+	recorded := RecordOf(in.Current).Common
 	if in.SettingsOf != "" && in.SettingsOf != plan.UID {
 		return recorded
 	}

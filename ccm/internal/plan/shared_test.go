@@ -11,8 +11,7 @@ import (
 // A copy of a cluster has the same UIDs: its Services are not guests on the original's load balancers.
 func TestAGuestOfAnotherClusterIsNone(t *testing.T) {
 	t.Parallel()
-	lb := &hcloud.LoadBalancer{Labels: WithGuest(map[string]string{LabelServiceUID: "owner", LabelCluster: "original"}, "guest",
-		[]int{443})}
+	lb := &hcloud.LoadBalancer{Labels: recorded(map[string]string{LabelServiceUID: "owner", LabelCluster: "original"}, joins("guest", 443))}
 	for id, want := range map[string]int{"original": 1, "copy": 0, "": 0} {
 		for _, uid := range []string{"owner", "guest"} {
 			if got := (Ownership{ClusterID: id}).OwnedBy([]*hcloud.LoadBalancer{lb}, uid); len(got) != want {
@@ -25,20 +24,39 @@ func TestAGuestOfAnotherClusterIsNone(t *testing.T) {
 // Two Services want a port at the same time: the second to record it does not get it.
 func TestAPortIsRecordedForOneService(t *testing.T) {
 	t.Parallel()
-	labels := WithGuest(WithOwnership(map[string]string{LabelShared: "true"}, "owner", []int{80}, nil), "guest", []int{443})
-	lb := &hcloud.LoadBalancer{Labels: labels}
+	lb := &hcloud.LoadBalancer{Labels: recorded(nil, owns("owner", 80), joins("guest", 443))}
 	for _, op := range []Op{{Kind: OpRecord, UID: "owner", Ports: []int{80, 443}},
 		{Kind: OpRecord, UID: "guest", Guest: true, Ports: []int{80, 443}}} {
-		if got, err := LabelsAfter(lb, op); err == nil || !strings.Contains(err.Error(), "belongs to the Service with UID") {
+		if got, err := RecordAfter(lb, op); err == nil || !strings.Contains(err.Error(), "belongs to the Service with UID") {
 			t.Errorf("%s: got %v, %v", op.UID, got, err)
 		}
 	}
-	got, err := LabelsAfter(lb, Op{Kind: OpRecord, UID: "guest", Guest: true, Ports: []int{443, 8443}})
-	now := &hcloud.LoadBalancer{Labels: got}
-	if err != nil || !PortsOf(now, "guest")[8443] || !PortsOf(now, "owner")[80] || !slices.Equal(GuestsOf(now), []string{"guest"}) {
+	got, err := RecordAfter(lb, Op{Kind: OpRecord, UID: "guest", Guest: true, Ports: []int{443, 8443}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := &hcloud.LoadBalancer{Labels: got.Encode()}
+	if !PortsOf(now, "guest")[8443] || !PortsOf(now, "owner")[80] || !slices.Equal(GuestsOf(now), []string{"guest"}) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if _, err := LabelsAfter(lb, Op{Kind: OpRecord, UID: "stranger", Guest: true}); err == nil {
+	if _, err := RecordAfter(lb, Op{Kind: OpRecord, UID: "stranger", Guest: true}); err == nil {
 		t.Error("a Service that is not a guest has recorded ports")
+	}
+}
+
+// A process dies while a request of it is on its way. The next one has read the load balancer without the new port, and writes when it
+// is there.
+func TestAPortThatIsThereStaysRecorded(t *testing.T) {
+	t.Parallel()
+	for uid, record := range map[string]func(*Record){"owner": owns("owner", 80, 9080), "guest": joins("guest", 80, 9080)} {
+		now := &hcloud.LoadBalancer{Labels: recorded(map[string]string{LabelServiceUID: "owner"}, record),
+			Services: []hcloud.LoadBalancerService{{ListenPort: 80}, {ListenPort: 9080}, {ListenPort: 19000}}}
+		got, err := RecordAfter(now, Op{Kind: OpRecord, UID: uid, Guest: uid == "guest", Ports: []int{80}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ports := PortsOf(&hcloud.LoadBalancer{Labels: got.Encode()}, uid); !ports[80] || !ports[9080] || ports[19000] {
+			t.Errorf("%s: got %v", uid, ports)
+		}
 	}
 }

@@ -67,7 +67,7 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 	var noAddress, noRoute []string
 	var targets []Target
 	network := in.NetworkID
-	current := currentTargets(in.Current)
+	current, foreign := currentTargets(in.Current), RecordOf(in.Current).ForeignServers
 	if in.Current != nil {
 		if (network == 0 || IsLent(in.Current)) && len(in.Current.PrivateNet) > 0 {
 			network = in.Current.PrivateNet[0].Network.ID // HCLOUD_NETWORK is not known, or another one
@@ -98,7 +98,7 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 			noRoute = append(noRoute, node.Name)
 			continue
 		}
-		if isForeignServer(in.Current, id) {
+		if slices.Contains(foreign, id) {
 			continue // a target already, and not ours
 		}
 		targets = append(targets, target)

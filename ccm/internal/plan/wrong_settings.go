@@ -11,6 +11,12 @@ import (
 // functions of this file copy into the plan what the load balancer has. Each annotation is in one of the
 // two maps, or in notCopied.
 
+// Short names for what they copy to and from.
+type (
+	lbService = hcloud.LoadBalancerService
+	lbHTTP    = hcloud.LoadBalancerServiceHTTP
+)
+
 // copiedOnLoadBalancer maps an annotation to the function that copies its setting.
 var copiedOnLoadBalancer = map[string]func(plan *LoadBalancer, lb *hcloud.LoadBalancer){
 	"name":                    func(p *LoadBalancer, _ *hcloud.LoadBalancer) { p.Name = "" },
@@ -26,46 +32,28 @@ var copiedOnLoadBalancer = map[string]func(plan *LoadBalancer, lb *hcloud.LoadBa
 }
 
 // copiedOnPort maps an annotation to the function that copies its setting on a port.
-var copiedOnPort = map[string]func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService){
-	"protocol": func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
+var copiedOnPort = map[string]func(want *lbService, have lbService){
+	"protocol": func(want *lbService, have lbService) {
 		want.Protocol, want.HTTP = have.Protocol, have.HTTP
 		copyHealthCheck(want, have)
 	},
-	"uses-proxyprotocol": func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
-		want.Proxyprotocol = have.Proxyprotocol
-	},
-	"http-cookie-name": copyHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
-		want.CookieName = have.CookieName
-	}),
-	"http-cookie-lifetime": copyHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
-		want.CookieLifetime = have.CookieLifetime
-	}),
-	"http-timeout-idle": copyHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
-		want.TimeoutIdle = have.TimeoutIdle
-	}),
-	"http-sticky-sessions": copyHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
-		want.StickySessions = have.StickySessions
-	}),
-	"http-redirect-http": copyHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
-		want.RedirectHTTP = have.RedirectHTTP
-	}),
+	"uses-proxyprotocol":                    func(want *lbService, have lbService) { want.Proxyprotocol = have.Proxyprotocol },
+	"http-cookie-name":                      copyHTTP(func(want *lbHTTP, have lbHTTP) { want.CookieName = have.CookieName }),
+	"http-cookie-lifetime":                  copyHTTP(func(want *lbHTTP, have lbHTTP) { want.CookieLifetime = have.CookieLifetime }),
+	"http-timeout-idle":                     copyHTTP(func(want *lbHTTP, have lbHTTP) { want.TimeoutIdle = have.TimeoutIdle }),
+	"http-sticky-sessions":                  copyHTTP(func(want *lbHTTP, have lbHTTP) { want.StickySessions = have.StickySessions }),
+	"http-redirect-http":                    copyHTTP(func(want *lbHTTP, have lbHTTP) { want.RedirectHTTP = have.RedirectHTTP }),
 	"certificate-type":                      copyCertificates,
 	"http-certificates":                     copyCertificates,
 	"http-managed-certificate-name":         copyCertificates,
 	"http-managed-certificate-domains":      copyCertificates,
 	"http-managed-certificate-acme-staging": copyCertificates,
 
-	"health-check-protocol": copyHealthCheck,
-	"health-check-port":     copyHealthCheck,
-	"health-check-interval": func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
-		want.HealthCheck.Interval = have.HealthCheck.Interval
-	},
-	"health-check-timeout": func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
-		want.HealthCheck.Timeout = have.HealthCheck.Timeout
-	},
-	"health-check-retries": func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
-		want.HealthCheck.Retries = have.HealthCheck.Retries
-	},
+	"health-check-protocol":                  copyHealthCheck,
+	"health-check-port":                      copyHealthCheck,
+	"health-check-interval":                  func(want *lbService, has lbService) { want.HealthCheck.Interval = has.HealthCheck.Interval },
+	"health-check-timeout":                   func(want *lbService, has lbService) { want.HealthCheck.Timeout = has.HealthCheck.Timeout },
+	"health-check-retries":                   func(want *lbService, has lbService) { want.HealthCheck.Retries = has.HealthCheck.Retries },
 	"health-check-http-domain":               copyHealthCheck,
 	"health-check-http-path":                 copyHealthCheck,
 	"health-check-http-validate-certificate": copyHealthCheck,
@@ -90,9 +78,8 @@ var notCopied = map[string]string{
 	"disable-private-ingress": "the Service's status",
 }
 
-func copyHTTP(copySetting func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP)) func(*hcloud.LoadBalancerService,
-	hcloud.LoadBalancerService) {
-	return func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
+func copyHTTP(copySetting func(want *lbHTTP, have lbHTTP)) func(*lbService, lbService) {
+	return func(want *lbService, have lbService) {
 		if have.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
 			copySetting(&want.HTTP, have.HTTP)
 		}

@@ -77,7 +77,7 @@ func TestAPortKeepsOnlyWhatAMistypedAnnotationIsAbout(t *testing.T) {
 		{"http-status-codes", have, check},
 		{"type", have, ""},
 	} {
-		lb := &hcloud.LoadBalancer{Services: []hcloud.LoadBalancerService{tc.have}, Labels: WithOwnership(nil, testUID, []int{443}, nil)}
+		lb := &hcloud.LoadBalancer{Services: []hcloud.LoadBalancerService{tc.have}, Labels: recorded(nil, owns(testUID, 443))}
 		in := Input{Service: testService(nil, [2]int32{443, 31443}), Settings: &Settings{}, Current: lb,
 			Wrong: map[string]bool{tc.wrong: true}}
 		got, ok := copyPortSettings(want, in)
@@ -119,7 +119,7 @@ func TestANewPortGetsWhatAnotherOneHasForAMistypedAnnotation(t *testing.T) {
 		"the new port has settings of its own":      {[]int{80}, []int{80}, []int{443}, true},
 		"the port itself, with settings of its own": {[]int{80, 443}, []int{80, 443}, []int{443}, false},
 	} {
-		lb := &hcloud.LoadBalancer{Labels: WithOwnership(nil, testUID, tc.ours, nil)}
+		lb := &hcloud.LoadBalancer{Labels: recorded(nil, owns(testUID, tc.ours...))}
 		for _, p := range tc.there {
 			lb.Services = append(lb.Services, service(p))
 		}

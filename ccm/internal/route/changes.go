@@ -116,7 +116,7 @@ func (r *Routes) send(ctx context.Context, route netRoute, add bool) (action *hc
 	for start := r.waiter.Clock.Now(); ; {
 		now := r.waiter.Clock.Now()
 		if delay := r.freeAt.Sub(now); delay > 0 {
-			if err := r.pause(ctx, delay); err != nil {
+			if err := apicall.Sleep(ctx, r.waiter.Clock, delay); err != nil {
 				return nil, err
 			}
 		}
@@ -132,17 +132,6 @@ func (r *Routes) send(ctx context.Context, route netRoute, add bool) (action *hc
 			return nil, err
 		}
 		r.freeAt = now.Add(max(conflictDelay, now.Sub(start)/4)) // the last change takes longer, or it is another client's
-	}
-}
-
-func (r *Routes) pause(ctx context.Context, d time.Duration) error {
-	timer := r.waiter.Clock.NewTimer(d)
-	select {
-	case <-ctx.Done():
-		timer.Stop()
-		return context.Cause(ctx)
-	case <-timer.C():
-		return nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
@@ -197,7 +199,7 @@ func (g *guard) checkExposure(lb *hcloud.LoadBalancer) {
 		return
 	}
 	for _, p := range s.Spec.Ports {
-		if isRecorded(lb, guestPortsLabel, int(p.Port)) {
+		if byGuest(lb, int(p.Port)) {
 			continue // a guest's port, which is public
 		}
 		listens := slices.ContainsFunc(lb.Services, func(l hcloud.LoadBalancerService) bool {
@@ -242,21 +244,25 @@ func (g *guard) noteAll(anew bool) {
 	for _, s := range g.world.kube.services() {
 		g.seen(s)
 	}
-	nodes := g.world.kube.nodes()
-	for id, lb := range g.lbs {
-		s := g.ownerOf(lb)
-		if s == nil {
-			continue
-		}
-		n := min(len(served(lb)), len(g.wantedTargets(s, lb, nodes)), room(s, lb))
-		if g.leavesNetwork(s, lb) {
-			n = 0
-		}
-		if low, known := g.low[id]; known && !anew {
-			n = min(n, low)
-		}
-		g.low[id] = n
+	for _, lb := range g.lbs {
+		g.noteLow(lb, anew)
 	}
+}
+
+// noteLow remembers how many targets the load balancer has and should have.
+func (g *guard) noteLow(lb *hcloud.LoadBalancer, anew bool) {
+	s := g.ownerOf(lb)
+	if s == nil {
+		return
+	}
+	n := min(len(served(lb)), len(g.wantedTargets(s, lb, g.world.kube.nodes())), room(s, lb))
+	if g.leavesNetwork(s, lb) {
+		n = 0
+	}
+	if low, known := g.low[lb.ID]; known && !anew {
+		n = min(n, low)
+	}
+	g.low[lb.ID] = n
 }
 
 // leavesNetwork reports whether the load balancer has to leave its network, with its private targets, because the
@@ -448,7 +454,12 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 	guests := g.guestsOf(lb)
 	adopts := c.method == http.MethodPut && s == nil && bytes.Contains(c.body, []byte(uidLabel)) && g.asksFor(lb.Name)
 	again := bytes.Contains(c.body, fmt.Appendf(nil, "%q:%q", uidLabel, lb.Labels["ccm-from-scratch/last-owner"]))
-	if at, ok := g.released[lb.ID]; ok && g.long(at) && len(guests) == 0 && !(adopts && !again) {
+	// A guest that has vanished takes its ports along, also if the owner's label is gone: others may get the node ports.
+	vanished := slices.ContainsFunc(slices.Collect(maps.Keys(lb.Labels)), func(key string) bool {
+		uid, guest := strings.CutPrefix(key, guestLabel)
+		return guest && g.forced[uid]
+	})
+	if at, ok := g.released[lb.ID]; ok && g.long(at) && len(guests) == 0 && !vanished && !(adopts && !again) {
 		g.fail("released", "%s: a person has removed the label", what)
 	}
 	if adopts { // by its first Service, or by another one that asks for it by name
@@ -460,7 +471,7 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 	// else the person has deleted the other one
 	case isPersons && !g.adopted[lb.ID] && g.long(made) && (s == nil || len(g.ownedLocked(s)) > 1):
 		g.fail("foreign", "%s: a person made it", what)
-	case s == nil && !isPersons && len(guests) == 0 && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]) &&
+	case s == nil && !isPersons && len(guests) == 0 && !vanished && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]) &&
 		g.long(g.ended[lb.ID]) && !g.forced[lb.Labels[uidLabel]]:
 		g.fail("foreign", "%s: it belongs to no Service", what)
 	}
@@ -472,7 +483,7 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 			g.fail("deletion", "%s: the Service %s shares it", what, guest.Name)
 		}
 	}
-	if g.long(g.put[string(s.UID)]) && (setting(s, "keep-on-delete") == "true" || lb.Labels[adoptedLabel] != "") {
+	if g.long(g.put[string(s.UID)]) && (setting(s, "keep-on-delete") == "true" || plan.RecordOf(lb).Lent) {
 		g.fail("deletion", "%s: the Service %s has to leave it behind", what, s.Name)
 	}
 	if isPersons && g.adopted[lb.ID] && g.long(g.put[string(s.UID)]) && setting(s, "keep-on-delete") != "false" {

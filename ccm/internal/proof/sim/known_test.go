@@ -7,22 +7,19 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // This file is what the guard knows of the cloud.
 
 const (
-	uidLabel        = "ccm-from-scratch/service-uid"
-	guestLabel      = "ccm-from-scratch/guest-" // + the UID of a Service that shares the load balancer
-	sharedLabel     = "ccm-from-scratch/shared"
-	guestPortsLabel = "ccm-from-scratch/guestports-" // + the UID of a Service that shares the load balancer
-	adoptedLabel    = "ccm-from-scratch/adopted"
+	uidLabel   = "ccm-from-scratch/service-uid"
+	guestLabel = "ccm-from-scratch/guest-" // + the UID of a Service that shares the load balancer
 )
 
 // decode reads a resource of the cloud as a client would.
@@ -153,15 +150,10 @@ func (g *guard) guestsOf(lb *hcloud.LoadBalancer) (guests []*corev1.Service) {
 	return guests
 }
 
-// isRecorded reports whether a label that begins so lists the port: that of its owner, or of a guest.
-func isRecorded(lb *hcloud.LoadBalancer, prefix string, port int) bool {
-	for key, value := range lb.Labels {
-		if strings.HasPrefix(key, prefix) && strings.Contains(key, "ports") &&
-			slices.Contains(strings.Split(value, "."), strconv.Itoa(port)) {
-			return true
-		}
-	}
-	return false
+// byGuest reports whether a guest has recorded the port.
+func byGuest(lb *hcloud.LoadBalancer, port int) bool {
+	all := slices.Collect(maps.Values(plan.RecordOf(lb).Guests))
+	return slices.ContainsFunc(all, func(ports []int) bool { return slices.Contains(ports, port) })
 }
 
 // served returns the servers that the load balancer reaches, as targets or by a label selector.

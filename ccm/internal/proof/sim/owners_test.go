@@ -13,6 +13,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
@@ -190,7 +191,7 @@ func (w *world) swapNames() {
 	for _, s := range w.kube.services() {
 		own := w.guard.owned(s)
 		if len(own) == 1 && wantsOurs(s) && s.DeletionTimestamp == nil && !isShared(s) && !isMistyped(s) && setting(s, "adopt") == "" &&
-			own[0].Labels[uidLabel] == string(s.UID) && own[0].Labels[sharedLabel] == "" {
+			own[0].Labels[uidLabel] == string(s.UID) && !plan.RecordOf(own[0]).Shared {
 			both, names = append(both, s), append(names, own[0].Name)
 		}
 	}

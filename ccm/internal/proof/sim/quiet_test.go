@@ -18,6 +18,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // This file says what the state must be when nothing has happened for some minutes. It is written from the
@@ -33,7 +34,7 @@ func usesPrivateIP(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
 // keepsInterface reports whether the public interface stays as it is: a person has lent the load balancer, or other
 // Services share it.
 func keepsInterface(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
-	lent := lb.Labels[adoptedLabel] != "" && setting(s, "disable-public-network") == ""
+	lent := plan.RecordOf(lb).Lent && setting(s, "disable-public-network") == ""
 	shared := slices.ContainsFunc(slices.Collect(maps.Keys(lb.Labels)), func(key string) bool { return strings.HasPrefix(key, guestLabel) })
 	return lent || shared && !lb.PublicNet.Enabled
 }
@@ -168,7 +169,7 @@ func (g *guard) mayHaveNone(s *corev1.Service) bool {
 	}
 	taken := slices.ContainsFunc(g.sortedLBs(), func(lb *hcloud.LoadBalancer) bool {
 		_, released := g.released[lb.ID]
-		joins := isShared(s) && lb.Labels[sharedLabel] != "" && lb.PublicNet.Enabled != isPrivate(s) && !mayBeIts(s, lb) &&
+		joins := isShared(s) && plan.RecordOf(lb).Shared && lb.PublicNet.Enabled != isPrivate(s) && !mayBeIts(s, lb) &&
 			!g.contradicts(s, lb)
 		return lb.Name == name && (released || lb.Labels[uidLabel] != "" && !joins || !chosen || mayBeIts(s, lb))
 	})
@@ -236,7 +237,8 @@ func (g *guard) quietTargets(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 		}
 	}
 	for _, t := range lb.Targets {
-		if t.Server != nil && t.UsePrivateIP != usesPrivateIP(s, lb) && !isMistyped(s) {
+		// The last healthy one stays as it is: with another address it would not serve until its first health check.
+		if t.Server != nil && t.UsePrivateIP != usesPrivateIP(s, lb) && !isMistyped(s) && !g.isLastHealthy(lb, t.Server.Server.ID) {
 			return fmt.Errorf("target %d: private %t", t.Server.Server.ID, t.UsePrivateIP)
 		}
 	}
@@ -270,7 +272,7 @@ func (g *guard) quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	others := slices.DeleteFunc(append(g.guestsOf(lb), g.ownerOf(lb)), func(o *corev1.Service) bool { return o == nil || o.UID == s.UID })
 	byOther := func(port int) bool {
 		return slices.ContainsFunc(others, func(o *corev1.Service) bool {
-			return wanted(o, port) || g.waitsForPerson(o) && isRecorded(lb, guestPortsLabel+string(o.UID), port)
+			return wanted(o, port) || g.waitsForPerson(o) && plan.PortsOf(lb, string(o.UID))[port]
 		})
 	}
 	has := map[int]hcloud.LoadBalancerService{}
@@ -290,7 +292,8 @@ func (g *guard) quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 		if !there && !isMistyped(s) && len(has) < lb.LoadBalancerType.MaxServices {
 			return fmt.Errorf("port %d is missing", p.Port)
 		}
-		if there && (isRecorded(lb, "", int(p.Port)) || !isGuest(lb, s)) { // a guest must not take a port that no Service has recorded
+		recorded := plan.PortsOf(lb, lb.Labels[uidLabel])[int(p.Port)] || byGuest(lb, int(p.Port))
+		if there && (recorded || !isGuest(lb, s)) { // a guest must not take a port that no Service has recorded
 			if err := quietPort(s, p, l); err != nil {
 				return err
 			}
@@ -355,7 +358,7 @@ func (g *guard) quietCondition(s *corev1.Service, lb *hcloud.LoadBalancer) error
 		return nil
 	}
 	for _, p := range s.Spec.Ports {
-		if len(g.guestsOf(lb)) > 0 && isRecorded(lb, guestPortsLabel, int(p.Port)) {
+		if len(g.guestsOf(lb)) > 0 && byGuest(lb, int(p.Port)) {
 			return nil // another Service has it
 		}
 	}
@@ -376,10 +379,18 @@ func (g *guard) quietNetwork(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	if network == nil {
 		return nil
 	}
+	if plan.RecordOf(lb).Lent && len(lb.PrivateNet) == 1 && lb.PrivateNet[0].Network.ID != network.ID {
+		return nil // it stays there, also if HCLOUD_NETWORK was wrong when it was attached: an event says so
+	}
 	if len(lb.PrivateNet) != 1 || lb.PrivateNet[0].Network.ID != network.ID {
 		return fmt.Errorf("networks %+v, want %d", lb.PrivateNet, network.ID)
 	}
-	if want := setting(s, "private-ipv4"); want != "" && !isMistyped(s) && !g.addressTaken(s) && lb.PrivateNet[0].IP.String() != want {
+	// For another address it has to leave the network with all private targets, also with the last healthy one.
+	stays := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool {
+		return t.UsePrivateIP && t.Server != nil && g.isLastHealthy(lb, t.Server.Server.ID)
+	})
+	want := setting(s, "private-ipv4")
+	if want != "" && !stays && !isMistyped(s) && !g.addressTaken(s) && lb.PrivateNet[0].IP.String() != want {
 		return fmt.Errorf("private address %s, want %s", lb.PrivateNet[0].IP, want)
 	}
 	return nil

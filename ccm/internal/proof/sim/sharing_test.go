@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // This file says whose settings a shared load balancer has. When its owner goes, those of the load balancer as a whole stay, until
@@ -45,6 +46,9 @@ func (g *guard) ownerChanges(before, after *hcloud.LoadBalancer) {
 	switch {
 	case was == "":
 		delete(g.settingsFrom, after.ID)
+		if _, known := g.low[after.ID]; known {
+			g.noteLow(after, false) // of what has changed while it had no owner, no note was taken
+		}
 	case g.settingsFrom[after.ID] == "" || g.decides(was, after):
 		g.settingsFrom[after.ID] = was
 	}
@@ -76,7 +80,7 @@ func (g *guard) asServed(s *corev1.Service, lb *hcloud.LoadBalancer) (all []*cor
 			delete(one.Annotations, prefix+name)
 		}
 		for name, value := range commonOf(annotations) {
-			one.Annotations[prefix+name] = value
+			metav1.SetMetaDataAnnotation(&one.ObjectMeta, prefix+name, value)
 		}
 		all = append(all, one)
 	}

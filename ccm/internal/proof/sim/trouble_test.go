@@ -224,6 +224,13 @@ func (w *world) rateLimited(n int) {
 		// By the headers, one request comes back each second. Of these 1,200, periodic reads take one in 10 s, and the tries of each of
 		// four Services, whose pauses double up to 5 minutes, some 20.
 		effect, most = fault.APIError("rate_limit_exceeded"), 200
+		for _, s := range w.kube.services() {
+			// The service controller looks every 30 s at each Service whose deletion waits, for example for a person who ends the
+			// protection of its load balancer: six tries each time.
+			if len(s.Finalizers) > 0 && (s.DeletionTimestamp != nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer) {
+				most += 240
+			}
+		}
 	}
 	_, err := w.fake.Faults().Add(ctx, fault.Rule{Name: "429", Client: ccm.ProviderName, Effect: effect})
 	must(err)
