@@ -78,17 +78,20 @@ type failure struct {
 	effect cloud.Effect
 }
 
-// outages are failures that tell a client nothing about what it has asked for.
-var outages = []failure{
+// incidents are outages that the whole API can have for a while. The other outages differ from them in their text only.
+var incidents = []failure{
 	{"says that it is down", cloud.Unavailable},
-	{"answers with an internal error", cloud.Internal},
 	{"refuses the credentials", cloud.Unauthorized},
-	{"says that this is forbidden", cloud.Forbidden},
 	{"says that there are too many requests", cloud.RateLimited},
-	{"answers with something that is not its own", cloud.Garbage},
-	{"does not answer in time", cloud.Hang},
 	{"drops the connection", cloud.Drop},
 }
+
+// outages are failures that tell a client nothing about what it has asked for.
+var outages = append(slices.Clone(incidents),
+	failure{"answers with an internal error", cloud.Internal},
+	failure{"says that this is forbidden", cloud.Forbidden},
+	failure{"answers with something that is not its own", cloud.Garbage},
+	failure{"does not answer in time", cloud.Hang})
 
 // failures are outages, and an answer that looks like one: as of an endpoint with a wrong path.
 var failures = append(slices.Clone(outages), failure{"says that what was asked for does not exist", cloud.NothingFound})

@@ -100,7 +100,5 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 				}
 				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
 				stream.ExpectUndisturbed()
-			}, entries(slices.DeleteFunc(slices.Clone(outages), func(f failure) bool { // the others differ in their text only
-				return !slices.Contains([]cloud.Effect{cloud.Unavailable, cloud.Unauthorized, cloud.RateLimited, cloud.Drop}, f.effect)
-			})...))
+			}, entries(incidents...))
 	})
