@@ -25,9 +25,9 @@ const prepared = programs + "/mutants"
 func (mutants) name() string  { return "mutate" }
 func (m mutants) pieces() int { return m.shards }
 
-// settings leave out what the image knows: which mutants were drawn.
 func (m mutants) settings() map[string]string {
-	return map[string]string{"SHARDS": strconv.Itoa(m.shards)}
+	return map[string]string{"SHARDS": strconv.Itoa(m.shards), "SAMPLE": strconv.Itoa(m.sample), "SEED": strconv.Itoa(m.seed),
+		"LEAST": strconv.Itoa(m.least)}
 }
 
 func (m mutants) piece(piece int) string { return fmt.Sprintf("%d/%d", piece+1, m.shards) }

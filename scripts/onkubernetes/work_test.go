@@ -113,6 +113,10 @@ func TestTheSurvivorsOfAllPiecesAreOneList(t *testing.T) {
 	if got := w.alone(2); got != "go run ./scripts/mutate -package ccm -sample 30 -seed 7 -piece 3/3" {
 		t.Errorf("a piece alone: %s", got)
 	}
+	again, err := newWork("mutate", func(name string) string { return w.settings()[name] }) // a pod prints that, too
+	if err != nil || again != w {
+		t.Errorf("a pod has %v, %v, want %v", again, err, w)
+	}
 	piece := func(text string) result { return result{Files: map[string][]byte{"mutate.txt": []byte(text)}} }
 	var b strings.Builder
 	err = w.merge(t.Context(), map[int]result{
