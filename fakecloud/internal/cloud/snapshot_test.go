@@ -377,6 +377,35 @@ func TestASnapshotHasTheTypeOfAServerThatTheCatalogueLacks(t *testing.T) {
 	sameLines(t, text, saveText(t, p.cloud))
 }
 
+// TestADataPlaneMayReportDuringARestore needs the race detector: figures are reported without the lock that Restore holds.
+func TestADataPlaneMayReportDuringARestore(t *testing.T) {
+	c := busyCloud(t)
+	s, err := c.ReadSnapshot(strings.NewReader(saveText(t, c)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := c.Project(1)
+	begun, restored, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		close(begun)
+		for {
+			for lb := range p.View().LoadBalancers.All() {
+				p.ReportLoadBalancerStats(lb.ID, LoadBalancerStats{OpenConnections: 3})
+			}
+			select {
+			case <-restored:
+				return
+			default:
+			}
+		}
+	}()
+	<-begun
+	c.Restore(s)
+	close(restored)
+	<-ended
+}
+
 // TestADataPlaneProbesTheTargetsOfASnapshot shows that a target counts as healthy only when the data plane that is there has said so.
 func TestADataPlaneProbesTheTargetsOfASnapshot(t *testing.T) {
 	text := strings.ReplaceAll(saveText(t, busyCloud(t)), `"status":"unknown"`, `"status":"healthy"`)

@@ -82,15 +82,23 @@ func (h *statsHistory[S]) forget(id int64) {
 
 // copyTo replaces what another history has by a copy of this one.
 func (h *statsHistory[S]) copyTo(to *statsHistory[S]) {
+	first, samples := h.copies()
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	to.first, to.samples = first, samples
+}
+
+func (h *statsHistory[S]) copies() (first map[int64]time.Time, samples map[int64][]statsSample[S]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	to.first, to.samples = maps.Clone(h.first), nil
-	if h.samples != nil {
-		to.samples = make(map[int64][]statsSample[S], len(h.samples))
+	if h.samples == nil {
+		return nil, nil
 	}
+	samples = make(map[int64][]statsSample[S], len(h.samples))
 	for id, all := range h.samples {
-		to.samples[id] = slices.Clone(all)
+		samples[id] = slices.Clone(all)
 	}
+	return maps.Clone(h.first), samples
 }
 
 func (h *statsHistory[S]) reset() {
