@@ -43,7 +43,7 @@ type Subscription struct {
 
 // Subscribe returns a subscription to the changes of all projects from now on. Read it or close it.
 func (c *Cloud) Subscribe() *Subscription {
-	sub, _ := c.cloud.Subscribe()
+	sub, _ := c.api.Subscribe()
 	return &Subscription{c, sub}
 }
 

@@ -60,17 +60,22 @@ func (e EventJSON) with(appendResource func(b []byte) []byte) []byte {
 
 var resourceMember = []byte(`,"resource":`)
 
-// Event returns an event as JSON, in the form of the API's date. All subscribers share it: it is encoded once. It must not be
-// changed.
-func (a *API) Event(e *cloud.Event) []byte {
-	return e.Encoded(func(e *cloud.Event) []byte {
-		line := EventJSON{Type: string(e.Type), Seq: e.Seq, Time: e.Time, Project: e.Project, Kind: e.Kind, ID: e.ID}
-		return line.with(func(b []byte) []byte {
-			if shown, ok := a.shown[e.Kind]; ok {
-				b = shown.Append(b, e.State, e.ID, e.Time) // nothing for a deletion
-			}
-			return b
-		})
+// Subscribe returns a subscription to events for [API.Event], and the current states: see [cloud.Cloud.SubscribeEncoded].
+func (a *API) Subscribe() (*cloud.Subscription, map[int64]*cloud.State) {
+	return a.cloud.SubscribeEncoded(a.encodeEvent)
+}
+
+// Event returns an event of [API.Subscribe] as JSON, in the form of the API's date. All subscribers share it: it is encoded once. It must
+// not be changed.
+func (a *API) Event(e *cloud.Event) []byte { return e.Encoded(a.encodeEvent) }
+
+func (a *API) encodeEvent(e *cloud.Event) []byte {
+	line := EventJSON{Type: string(e.Type), Seq: e.Seq, Time: e.Time, Project: e.Project, Kind: e.Kind, ID: e.ID}
+	return line.with(func(b []byte) []byte {
+		if shown, ok := a.shown[e.Kind]; ok {
+			b = shown.Append(b, e.State, e.ID, e.Time) // nothing for a deletion
+		}
+		return b
 	})
 }
 

@@ -294,32 +294,8 @@ func (c *Cloud) newLog() *store.ChangeLog {
 	return log
 }
 
-// commit ends transactions of one project, each of which began with the state of the one before. It publishes
-// the last state, and the events of each with its own state.
-func (c *Cloud) commit(all ...*Tx) {
-	last := all[len(all)-1]
-	c.seal(last)
-	defer func() {
-		for _, tx := range all {
-			tx.log.Clear()
-			c.spareLogs = append(c.spareLogs, tx.log)
-		}
-	}()
-	changed := false
-	for _, tx := range all {
-		changed = changed || len(tx.log.Changes) > 0
-		c.saver.saveCommitted(tx)
-	}
-	if !changed {
-		return
-	}
-	last.project.state.Store(last.State)
-	c.events.publish(all...)
-	c.broadcast()
-}
-
-// seal ends the writing of a transaction and hands on what it has scheduled. Its state may not change any more.
-func (c *Cloud) seal(tx *Tx) {
+// commit ends a transaction: it publishes the state and the events.
+func (c *Cloud) commit(tx *Tx) {
 	for _, t := range tx.tables() {
 		t.Publish()
 	}
@@ -328,6 +304,24 @@ func (c *Cloud) seal(tx *Tx) {
 	}
 	c.finished = append(c.finished, tx.finished...)
 	c.enqueue(tx)
+	c.record(tx, false)
+	c.spareLogs = append(c.spareLogs, tx.log)
+	if !tx.changed {
+		return
+	}
+	tx.project.state.Store(tx.State)
+	c.events.publish()
+	c.broadcast()
+}
+
+// record hands on the changes that a transaction has made since the last call: to the disk, and to subscribers as events. goesOn is
+// whether the transaction makes others.
+func (c *Cloud) record(tx *Tx, goesOn bool) {
+	tx.changed = tx.changed || len(tx.log.Changes) > 0
+	c.events.add(tx, goesOn)
+	c.saver.saveCommitted(tx)
+	tx.rrsets = tx.rrsets[:0]
+	tx.log.Clear()
 }
 
 func (c *Cloud) broadcast() {

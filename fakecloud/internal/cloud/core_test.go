@@ -298,6 +298,28 @@ func TestActionsThatFollowOneAnother(t *testing.T) {
 	}
 }
 
+// What clients see of an action that waited for another one does not change when it begins.
+func TestAnActionThatBeginsIsNoEvent(t *testing.T) {
+	t.Parallel()
+	p, clk := clockedCloud(t)
+	var a, b *Action
+	must(t, p, func(tx *Tx) {
+		a = tx.Start(ActionSpec{Command: "a", Resources: []Ref{{KindServer, 1}}})
+		b = tx.Start(ActionSpec{Command: "b", Resources: []Ref{{KindServer, 1}}, After: a.ID})
+	})
+	sub, _ := p.cloud.Subscribe()
+	defer sub.Close()
+	clk.Step(time.Minute) // a ends, b begins
+	p.View()
+	clk.Step(time.Minute) // b ends
+	p.View()
+	for _, id := range []int64{a.ID, b.ID} {
+		if e, err := sub.Next(t.Context()); err != nil || e.ID != id || e.New.(*Action).Status != ActionSuccess {
+			t.Errorf("%s of action %d, %v; want the end of action %d", e.Type, e.ID, err, id)
+		}
+	}
+}
+
 func TestOutcomesOverrideActions(t *testing.T) {
 	t.Parallel()
 	ref := Ref{KindServer, 1}

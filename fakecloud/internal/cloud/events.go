@@ -32,8 +32,8 @@ type Event struct {
 	// Old and New are the resource before and after the change, such as a *Server for KindServer. Old is nil
 	// if it was created, New is nil if it was deleted. They must not be changed.
 	Old, New any
-	// State is the whole project after the transaction. It needs little memory: states share what has not
-	// changed.
+	// State is the whole project after all events of the batch: see [Subscription.NextBatch]. It is the state right after the event
+	// only while the event is encoded for [Cloud.SubscribeEncoded]. It needs little memory: states share what has not changed.
 	State *State
 
 	text *eventText
@@ -46,8 +46,8 @@ type eventText struct {
 	encoded []byte
 }
 
-// Encoded returns the event's encoded form. It calls encode once for all subscribers: all must use the same function. The result
-// must not be changed.
+// Encoded returns the event's encoded form, which [Cloud.SubscribeEncoded] has made of the state right after the event, or else calls
+// encode once for all subscribers: all must use the same function. The result must not be changed.
 func (e *Event) Encoded(encode func(*Event) []byte) []byte {
 	e.text.once.Do(func() { e.text.encoded = encode(e) })
 	return e.text.encoded
@@ -60,7 +60,11 @@ var ErrClosed = errors.New("cloud: subscription closed")
 type eventHub struct {
 	seq         uint64
 	subscribers int
+	encoded     int                 // how many of them are of SubscribeEncoded
+	encode      func(*Event) []byte // theirs
 	closed      bool
+	next        []Event     // not yet published
+	text        int         // the length of what was encoded of them
 	last        *eventBatch // the one that the next events will be in
 }
 
@@ -74,41 +78,57 @@ type eventBatch struct {
 
 func newEventBatch() *eventBatch { return &eventBatch{ready: make(chan struct{})} }
 
-// publish hands on the changes of transactions.
-func (h *eventHub) publish(all ...*Tx) {
-	n := 0
-	for _, tx := range all {
-		n += len(tx.log.Changes)
-	}
-	if n == 0 || h.subscribers == 0 || h.closed {
+// add adds the changes of a transaction since the last call to the next events. If it goes on, it encodes them, because they are to
+// show the state of now.
+func (h *eventHub) add(tx *Tx, goesOn bool) {
+	if h.subscribers == 0 || h.closed {
 		return
 	}
-	events, texts := make([]Event, 0, n), make([]eventText, n)
-	for _, tx := range all {
-		for _, c := range tx.log.Changes {
-			if c.Old == nil && c.New == nil { // created and deleted in one transaction
-				continue
-			}
-			h.seq++
-			e := Event{
-				Seq: h.seq, Time: tx.now, Project: tx.project.id, Kind: c.Kind, ID: c.ID, Old: c.Old, New: c.New, State: tx.State,
-				Type: EventUpdated, text: &texts[len(events)],
-			}
-			switch {
-			case c.Old == nil:
-				e.Type = EventCreated
-			case c.New == nil:
-				e.Type = EventDeleted
-			}
-			events = append(events, e)
+	if n := len(tx.log.Changes); cap(h.next)-len(h.next) < n {
+		h.next = slices.Grow(h.next, max(n, len(h.next)))
+	}
+	texts := make([]eventText, len(tx.log.Changes))
+	for i, c := range tx.log.Changes {
+		if unseen(&c) {
+			continue
+		}
+		h.seq++
+		h.next = append(h.next, Event{
+			Seq: h.seq, Time: tx.now, Project: tx.project.id, Kind: c.Kind, ID: c.ID, Old: c.Old, New: c.New, State: tx.State,
+			Type: EventUpdated, text: &texts[i],
+		})
+		e := &h.next[len(h.next)-1]
+		switch {
+		case c.Old == nil:
+			e.Type = EventCreated
+		case c.New == nil:
+			e.Type = EventDeleted
+		}
+		if goesOn && h.encoded > 0 {
+			h.text += len(e.Encoded(h.encode))
 		}
 	}
-	if len(events) == 0 {
+}
+
+// unseen reports whether nothing that clients see has changed: the resource was created and deleted, or it is an action that still runs,
+// such as one that waited for another and begins.
+func unseen(c *store.Change) bool {
+	if c.Old == nil && c.New == nil {
+		return true
+	}
+	before, _ := c.Old.(*Action)
+	now, _ := c.New.(*Action)
+	return before != nil && now != nil && now.Status == ActionRunning
+}
+
+// publish hands on the events that were added.
+func (h *eventHub) publish() {
+	if len(h.next) == 0 {
 		return
 	}
 	b := h.last
-	b.events, b.next = events, newEventBatch()
-	h.last = b.next
+	b.events, b.next = h.next, newEventBatch()
+	h.last, h.next, h.text = b.next, nil, 0
 	close(b.ready)
 }
 
@@ -123,9 +143,10 @@ func (h *eventHub) close() {
 // Subscription is a queue of events. It never loses an event and never makes the cloud wait, so it
 // grows while the subscriber does not read.
 type Subscription struct {
-	cloud  *Cloud
-	once   sync.Once
-	closed chan struct{}
+	cloud   *Cloud
+	encoded bool
+	once    sync.Once
+	closed  chan struct{}
 
 	mu    sync.Mutex  // guards the fields below
 	at    *eventBatch // nil after Close, so that it keeps no events in memory
@@ -134,10 +155,18 @@ type Subscription struct {
 
 // Subscribe returns a subscription to all changes from now on, and the current states of all projects
 // by project id.
-func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) {
+func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) { return c.SubscribeEncoded(nil) }
+
+// SubscribeEncoded is Subscribe for who shows the events: [Event.Encoded] returns what encode makes of the event and of the state right
+// after it. All must use the same function. It is called during a write, so it must not call the cloud, except for its clock.
+func (c *Cloud) SubscribeEncoded(encode func(*Event) []byte) (*Subscription, map[int64]*State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := &Subscription{cloud: c, closed: make(chan struct{}), at: c.events.last}
+	s := &Subscription{cloud: c, encoded: encode != nil, closed: make(chan struct{}), at: c.events.last}
+	if s.encoded {
+		c.events.encode = encode
+		c.events.encoded++
+	}
 	c.events.subscribers++
 	states := map[int64]*State{}
 	for d := range c.projects.Load().Scan {
@@ -236,6 +265,9 @@ func (s *Subscription) Close() {
 	s.once.Do(func() {
 		s.cloud.mu.Lock()
 		s.cloud.events.subscribers--
+		if s.encoded {
+			s.cloud.events.encoded--
+		}
 		s.cloud.mu.Unlock()
 		s.mu.Lock()
 		s.at = nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
@@ -109,5 +110,8 @@ func RequireUniqueName[T store.Object[T]](t *store.Table[T], name string, self i
 // characters, line and paragraph separators, and marks of the writing direction such as U+202E. Joiners are allowed: scripts and
 // emoji need them.
 func isControl(r rune) bool {
+	if r < utf8.RuneSelf { // most are, and the tables take longer
+		return unicode.IsControl(r)
+	}
 	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }

@@ -202,7 +202,8 @@ func (c *Cloud) publishAll(d *projectData, of, after *State, now time.Time, crea
 	for _, t := range of.tables() {
 		t.RecordAll(tx.log, created)
 	}
-	c.events.publish(tx)
+	c.events.add(tx, false)
+	c.events.publish()
 }
 
 // release gives the public addresses of a state back to their pools, and forgets the reports about its resources.

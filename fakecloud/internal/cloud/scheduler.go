@@ -226,14 +226,16 @@ func (c *Cloud) settleBatch(now time.Time) (done int) {
 	return 1 + c.commitWithDue(tx, now)
 }
 
+// maxBatchText limits how much JSON of events one transaction encodes, for the same reason. Only its last job may exceed it.
+const maxBatchText = 2 << 20
+
 // commitWithDue commits a transaction together with the next jobs that are due by now, if they are of the same
 // project. They share the transaction, which copies each changed part of the trees only once. If there are
-// subscribers, each job has a transaction of its own, because its events show the state between two jobs. These
-// transactions are published together. It returns the number of these jobs. After a job of a write come only others of that write.
+// subscribers, each job has events of its own, which show the state between two jobs. It returns the number of
+// these jobs. After a job of a write come only others of that write.
 func (c *Cloud) commitWithDue(tx *Tx, now time.Time) (jobs int) {
-	batch := []*Tx{tx}
 	own := tx.own
-	for jobs < maxBatch-1 {
+	for jobs < maxBatch-1 && c.events.text < maxBatchText {
 		// A job may schedule another that is due before the next one. A task ends the batch: a hypervisor
 		// gets it when the transaction ends, and a later job may be its deadline.
 		c.enqueue(tx)
@@ -242,15 +244,13 @@ func (c *Cloud) commitWithDue(tx *Tx, now time.Time) (jobs int) {
 		}
 		next := c.pop()
 		jobs++
-		if c.events.subscribers > 0 && len(tx.log.Changes) > 0 {
-			c.seal(tx)
-			tx = c.begin(tx.project, tx.State, tx.now, nil)
-			batch = append(batch, tx)
+		if c.events.subscribers > 0 {
+			c.record(tx, true)
 		}
 		tx.now, tx.own = next.due.UTC(), next.own
 		next.timer.due(tx)
 	}
-	c.commit(batch...)
+	c.commit(tx)
 	return jobs
 }
 

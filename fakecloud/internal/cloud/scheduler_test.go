@@ -68,7 +68,7 @@ func TestDueWorkIsDoneInBatches(t *testing.T) {
 			})
 			var sub *Subscription
 			if subscribe {
-				sub, _ = p.cloud.Subscribe()
+				sub, _ = p.cloud.SubscribeEncoded(keysThen)
 				defer sub.Close()
 			}
 			batches := 0
@@ -93,7 +93,13 @@ func TestDueWorkIsDoneInBatches(t *testing.T) {
 	}
 }
 
-// wantStateOfEachJob checks the events of jobs that each create a key: an event has the time and the state of its job.
+// keysThen encodes how many keys there are after an event, and whether its own is one of them.
+func keysThen(e *Event) []byte {
+	_, has := e.State.SSHKeys.Get(e.ID)
+	return fmt.Append(nil, e.State.SSHKeys.Len(), has)
+}
+
+// wantStateOfEachJob checks the events of jobs that each create a key: an event has the time of its job, and shows the state after it.
 func wantStateOfEachJob(t *testing.T, sub *Subscription, times []time.Time) {
 	t.Helper()
 	events, err := sub.NextAll(t.Context())
@@ -101,12 +107,68 @@ func wantStateOfEachJob(t *testing.T, sub *Subscription, times []time.Time) {
 		t.Fatalf("%d events, want %d, %v", len(events), len(times), err)
 	}
 	for i, e := range events {
-		if !e.Time.Equal(times[i]) || e.State.SSHKeys.Len() != i+1 {
-			t.Fatalf("event %d: %v, %d keys; want %v, %d keys", i, e.Time, e.State.SSHKeys.Len(), times[i], i+1)
+		if got, want := string(e.Encoded(keysThen)), fmt.Sprint(i+1, true); !e.Time.Equal(times[i]) || got != want {
+			t.Fatalf("event %d: %v, %s keys; want %v, %s keys", i, e.Time, got, times[i], want)
 		}
-		if _, ok := e.State.SSHKeys.Get(e.ID); !ok {
-			t.Fatalf("event %d: its state does not have its key", i)
+	}
+}
+
+// What is encoded during a transaction is bounded: others wait for it. Nothing is encoded for who only follows the states.
+func TestABatchEndsWhenItsEventsAreLong(t *testing.T) {
+	t.Parallel()
+	p, clk := steppedCloud(t)
+	follower, _ := p.cloud.Subscribe()
+	defer follower.Close()
+	encoded := 0
+	shown, _ := p.cloud.SubscribeEncoded(func(*Event) []byte {
+		encoded++
+		return make([]byte, maxBatchText/2)
+	})
+	wantBatches := func(sizes ...int) {
+		t.Helper()
+		must(t, p, func(tx *Tx) {
+			for range 9 {
+				tx.schedule(time.Minute, timerFunc(func(tx *Tx) { putKey(tx, "") }))
+			}
+		})
+		if err := clk.Step(time.Hour); err != nil {
+			t.Fatal(err)
 		}
+		p.cloud.Settle()
+		for _, size := range sizes {
+			if events, _, err := follower.NextBatch(t.Context()); err != nil || len(events) != size {
+				t.Fatalf("a batch has %d events, want %d; %v", len(events), size, err)
+			}
+		}
+	}
+	wantBatches(3, 3, 3)
+	if encoded != 6 { // the last ones of a batch when somebody reads them
+		t.Errorf("encoded %d events, want 6", encoded)
+	}
+	shown.Close()
+	if wantBatches(9); encoded != 6 {
+		t.Errorf("encoded %d events, which nobody shows", encoded-6)
+	}
+}
+
+func TestABatchWhoseLastJobChangesNothingIsPublished(t *testing.T) {
+	t.Parallel()
+	p, clk := steppedCloud(t)
+	must(t, p, func(tx *Tx) {
+		tx.schedule(time.Minute, timerFunc(func(tx *Tx) { putKey(tx, "") }))
+		tx.schedule(time.Minute, timerFunc(func(*Tx) {}))
+	})
+	sub, _ := p.cloud.Subscribe()
+	defer sub.Close()
+	if err := clk.Step(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	p.cloud.Settle()
+	if keys := p.View().SSHKeys.Len(); keys != 1 {
+		t.Errorf("%d keys, want 1", keys)
+	}
+	if e, err := sub.Next(t.Context()); err != nil || e.Type != EventCreated {
+		t.Errorf("%s, %v; want the event of the key", e.Type, err)
 	}
 }
 

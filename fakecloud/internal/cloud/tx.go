@@ -17,6 +17,7 @@ type Tx struct {
 	now     time.Time
 	log     *store.ChangeLog
 	outcome *ActionOutcome
+	changed bool // before the changes of log
 	own     bool // it is a write, or work that a write has made due at once
 
 	// commit makes these effective.

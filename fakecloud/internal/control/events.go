@@ -88,7 +88,7 @@ func events(c *Controller, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := newStream(w, r)
-	sub, states := c.Cloud.Subscribe()
+	sub, states := c.API.Subscribe()
 	defer sub.Close()
 	if sel.snapshot {
 		for _, project := range slices.Sorted(maps.Keys(states)) {
