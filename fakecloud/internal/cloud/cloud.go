@@ -314,11 +314,11 @@ func (c *Cloud) commit(tx *Tx) {
 	c.broadcast()
 }
 
-// record hands on the changes that a transaction has made since the last call: to the disk, and to subscribers as events. goesOn is
+// record hands on the changes that a transaction has made since the last call: to the disk, and to subscribers as events. continues is
 // whether the transaction makes others.
-func (c *Cloud) record(tx *Tx, goesOn bool) {
+func (c *Cloud) record(tx *Tx, continues bool) {
 	tx.changed = tx.changed || len(tx.log.Changes) > 0
-	c.events.add(tx, goesOn)
+	c.events.add(tx, continues)
 	c.saver.saveCommitted(tx)
 	tx.rrsets = tx.rrsets[:0]
 	tx.log.Clear()

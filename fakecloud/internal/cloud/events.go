@@ -78,9 +78,9 @@ type eventBatch struct {
 
 func newEventBatch() *eventBatch { return &eventBatch{ready: make(chan struct{})} }
 
-// add adds the changes of a transaction since the last call to the next events. If it goes on, it encodes them, because they are to
+// add adds the changes of a transaction since the last call to the next events. If it continues, it encodes them, because they are to
 // show the state of now.
-func (h *eventHub) add(tx *Tx, goesOn bool) {
+func (h *eventHub) add(tx *Tx, continues bool) {
 	if h.subscribers == 0 || h.closed {
 		return
 	}
@@ -104,7 +104,7 @@ func (h *eventHub) add(tx *Tx, goesOn bool) {
 		case c.New == nil:
 			e.Type = EventDeleted
 		}
-		if goesOn && h.encoded > 0 {
+		if continues && h.encoded > 0 {
 			h.text += len(e.Encoded(h.encode))
 		}
 	}

@@ -142,12 +142,12 @@ func TestABatchEndsWhenItsEventsAreLong(t *testing.T) {
 		}
 	}
 	wantBatches(3, 3, 3)
-	if encoded != 6 { // the last ones of a batch when somebody reads them
+	if encoded != 6 { // those of the last job when a subscriber reads them
 		t.Errorf("encoded %d events, want 6", encoded)
 	}
 	shown.Close()
 	if wantBatches(9); encoded != 6 {
-		t.Errorf("encoded %d events, which nobody shows", encoded-6)
+		t.Errorf("encoded %d events, which no subscriber shows", encoded-6)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestABatchWhoseLastJobChangesNothingIsPublished(t *testing.T) {
 	}
 	p.cloud.Settle()
 	if keys := p.View().SSHKeys.Len(); keys != 1 {
-		t.Errorf("%d keys, want 1", keys)
+		t.Fatalf("%d keys, want 1", keys)
 	}
 	if e, err := sub.Next(t.Context()); err != nil || e.Type != EventCreated {
 		t.Errorf("%s, %v; want the event of the key", e.Type, err)
