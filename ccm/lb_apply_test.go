@@ -162,6 +162,7 @@ func TestNoTargetIsLostIfItsReplacementIsRefused(t *testing.T) {
 			w := newWorld(t, "instant", 2)
 			svc := newService("web", nil, 80)
 			w.ensure(w.provider(), svc)
+			w.clock.Step(time.Minute) // health checks
 			before := targetIDs(w.theLoadBalancer())
 			change(w, svc)
 			w.refuse(func(r request) bool {
@@ -194,6 +195,10 @@ func TestNoOtherTargetIsRemovedWhileOneMayBeMissing(t *testing.T) {
 	w := newWorld(t, "instant", 3)
 	svc := newService("web", nil, 80)
 	w.ensure(w.provider(), svc)
+	for _, id := range serverIDs(w.nodes) {
+		w.power(id, false) // all change their address at once
+	}
+	w.clock.Step(time.Minute) // health checks
 	annotate(svc, map[string]string{"use-private-ip": "true"})
 	w.wire.setIntercept(func(r *http.Request) *http.Response {
 		switch path.Base(r.URL.Path) {

@@ -1,6 +1,9 @@
 package ccm_test
 
 import (
+	"bytes"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +52,52 @@ func TestTargetsChangeTheirAddressInTurns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Before the first health check, a target may serve. After a minute without one, it changes.
+func TestTargetsKeepTheirAddressUntilTheirFirstHealthCheck(t *testing.T) {
+	t.Parallel()
+	for name, checked := range map[string]bool{"they are checked": true, "they are never checked": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 3)
+			cloud, svc := w.provider(), newService("web", nil, 80)
+			w.ensure(cloud, svc)
+			if !checked {
+				w.wire.setIntercept(w.unchecked)
+			}
+			annotate(svc, map[string]string{"use-private-ip": "true"})
+			for now := range 120 {
+				w.ensure(cloud, svc)
+				lb := w.theLoadBalancer()
+				private := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP })
+				if n := len(healthyServers(lb)); n < 2 && private && checked || private && !checked && now < 60 {
+					t.Fatalf("after %d s: %d healthy targets, and some have changed their address", now, n)
+				}
+				w.clock.Step(time.Second)
+			}
+			for _, target := range w.theLoadBalancer().Targets {
+				if !target.UsePrivateIP {
+					t.Errorf("target %d: public", target.Server.Server.ID)
+				}
+			}
+		})
+	}
+}
+
+// unchecked answers as an API that knows nothing of the health of targets.
+func (w *world) unchecked(r *http.Request) *http.Response {
+	resp, err := w.wire.cloud.RoundTrip(r)
+	if err != nil {
+		return nil
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Error(err)
+	}
+	body = bytes.ReplaceAll(body, []byte(`"healthy"`), []byte(`"unknown"`))
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return resp
 }
 
 // A firewall drops what comes to the public addresses. Only one target may find that out.
