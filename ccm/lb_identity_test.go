@@ -91,6 +91,23 @@ func TestTheClusterIDOverridesTheIdentity(t *testing.T) {
 	}
 }
 
+// A cluster gets an ID before it is copied. Until a person decides about it, the load balancer of a Service that goes is its own, too.
+func TestTheLoadBalancerOfAServiceThatWaitsForItsDeletionGetsTheID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", map[string]string{"delete-protection": "true"}, 80)
+	w.ensure(w.provider(), svc)
+	svc.DeletionTimestamp = w.nowPtr()
+	for _, id := range []string{"a", "of the copy"} {
+		if err := tryRemove(t.Context(), w.provider(func(c *ccm.Config) { c.ClusterID = id }), svc); err == nil {
+			t.Errorf("ID %q: the Service may go, although its load balancer is protected", id)
+		}
+		if labels := w.theLoadBalancer().Labels; labels["ccm-from-scratch/cluster"] != "a" {
+			t.Errorf("ID %q: labels %v", id, labels)
+		}
+	}
+}
+
 // Its status proves nothing, so that a mistake in HCLOUD_CLUSTER_ID must not make a second load balancer.
 func TestAServiceThatHidesItsAddressesGetsNoSecondLoadBalancer(t *testing.T) {
 	t.Parallel()
