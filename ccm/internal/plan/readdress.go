@@ -12,7 +12,8 @@ import (
 //
 // Three changes are made at once: those of a load balancer that leaves its network although planned targets are private, which is
 // possible only without any; of one that leaves the public interface, where the Service must not stay; and those of targets that are not
-// healthy, which come last and only if none is missing. Before its first health check a target may serve, so that it waits, but not without end.
+// healthy, which come last and only if none is missing. Before its first health check a target may serve, so that it waits, but not without
+// end.
 func readdress(plan *LoadBalancer, lb *hcloud.LoadBalancer, lingerOver bool) {
 	if hides(plan, lb) {
 		return
