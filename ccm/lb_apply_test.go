@@ -188,6 +188,21 @@ func TestNoTargetIsLostIfItsReplacementIsRefused(t *testing.T) {
 	}
 }
 
+// The target serves as before, and the error says what was refused.
+func TestATargetThatMayNotLeaveIsNotAddedTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", nil, 80)
+	w.ensure(w.provider(), svc)
+	w.clock.Step(time.Minute) // health checks
+	annotate(svc, map[string]string{"use-private-ip": "true"})
+	w.refuse(func(r request) bool { return r.what == "POST remove_target" })
+	_, err := w.tryEnsure(w.provider(), svc)
+	if err == nil || strings.Contains(err.Error(), "add_target") || !slices.Equal(targetIDs(w.theLoadBalancer()), serverIDs(w.nodes)) {
+		t.Errorf("%v, targets %v", err, targetIDs(w.theLoadBalancer()))
+	}
+}
+
 // The answer to a removal is lost, and the target does not come back. Until it is known what is there, no other target
 // is removed.
 func TestNoOtherTargetIsRemovedWhileOneMayBeMissing(t *testing.T) {

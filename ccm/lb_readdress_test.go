@@ -10,6 +10,11 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // A Service changes between public and private addresses. Each target needs a health check before it serves with its new address.
@@ -82,6 +87,31 @@ func TestTargetsKeepTheirAddressUntilTheirFirstHealthCheck(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Kubelets change labels of their Nodes all the time. It holds up only targets that leave.
+func TestATargetChangesItsAddressAlthoughItsNodeChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud, svc := w.provider(), newService("web", nil, 80)
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	w.must(nodes.Add(w.nodes[0]))
+	_, services := listers(svc)
+	ccm.NewResync(cloud, fake.NewClientset(), corelisters.NewNodeLister(nodes), services)
+	w.ensure(cloud, svc)
+	w.clock.Step(time.Minute) // health checks
+	annotate(svc, map[string]string{"use-private-ip": "true"})
+	w.wire.setIntercept(func(*http.Request) *http.Response {
+		now := w.nodes[0].DeepCopy()
+		now.Labels = map[string]string{"gpu": "true"}
+		if err := nodes.Update(now); err != nil {
+			t.Error(err)
+		}
+		return nil
+	})
+	if _, err := w.tryEnsure(cloud, svc); err != nil || !w.theLoadBalancer().Targets[0].UsePrivateIP {
+		t.Errorf("%v, targets %+v", err, w.theLoadBalancer().Targets)
 	}
 }
 
