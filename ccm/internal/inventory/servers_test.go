@@ -289,13 +289,12 @@ func TestADoubtAboutAServerCostsNothingForAMoment(t *testing.T) {
 	api := ccmtest.ServersAPI(t, 0, ccmtest.Running)
 	servers, _ := serversOf(api, time.Minute)
 	knowNodes(servers.Evidence, 2)
-	calls := 0
 	for i := range 3 {
 		before := len(api.Recorded())
 		if s, err := servers.ByID(t.Context(), Ask{ID: 1, MaxAge: time.Minute}); err == nil || s != nil {
 			t.Errorf("question %d: %v, %v; want a doubt", i, s, err)
 		}
-		if calls = len(api.Recorded()) - before; i == 0 && calls == 0 || i > 0 && calls > 0 {
+		if calls := len(api.Recorded()) - before; i == 0 && calls == 0 || i > 0 && calls > 0 {
 			t.Errorf("question %d: %d calls", i, calls)
 		}
 	}

@@ -52,21 +52,6 @@ func TestRegressions(t *testing.T) {
 			{kind: "service delete", who: "a"},
 			{kind: settle},
 		}},
-		// The judge forgot that the heir had had the same settings, and so decided.
-		"an heir that has decided once decides for good": {1, 3, []step{
-			{kind: "service", who: "a", n: 35, m: 0},
-			{kind: settle},
-			{kind: "service", who: "b", n: 35, m: 2},
-			{kind: settle},
-			{kind: "service delete", who: "a"},
-			{kind: settle},
-			{kind: "service", who: "b", n: 0, m: 2},
-			{kind: settle},
-			{kind: "service", who: "b", n: 7, m: 2},
-			{kind: settle},
-			{kind: "service", who: "b", n: 0, m: 2},
-			{kind: settle},
-		}},
 		// All targets changed their address in one sync, and none of them was healthy before its first health check.
 		"a Service that chooses private addresses keeps its capacity": {1, 6, []step{
 			{kind: "service", who: "a", n: 0, m: 1},
