@@ -81,7 +81,7 @@ func crashScenarios() []crashScenario {
 				setPorts(svc, 80, 443)
 				annotate(svc, map[string]string{"disable-public-network": "true"})
 			}},
-		{name: "enable the public interface", floor: 1, prepare: there(map[string]string{"disable-public-network": "true"}, 80),
+		{name: "enable the public interface", health: 4, floor: 1, prepare: there(map[string]string{"disable-public-network": "true"}, 80),
 			check: ports(80),
 			change: func(_ *world, svc *corev1.Service) {
 				annotate(svc, map[string]string{"disable-public-network": "false"})

@@ -162,6 +162,7 @@ func TestNoTargetIsLostIfItsReplacementIsRefused(t *testing.T) {
 			w := newWorld(t, "instant", 2)
 			svc := newService("web", nil, 80)
 			w.ensure(w.provider(), svc)
+			w.clock.Step(time.Minute) // health checks
 			before := targetIDs(w.theLoadBalancer())
 			change(w, svc)
 			w.refuse(func(r request) bool {
@@ -187,6 +188,21 @@ func TestNoTargetIsLostIfItsReplacementIsRefused(t *testing.T) {
 	}
 }
 
+// The target serves as before, and the error says what was refused.
+func TestATargetThatMayNotLeaveIsNotAddedTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", nil, 80)
+	w.ensure(w.provider(), svc)
+	w.clock.Step(time.Minute) // health checks
+	annotate(svc, map[string]string{"use-private-ip": "true"})
+	w.refuse(func(r request) bool { return r.what == "POST remove_target" })
+	_, err := w.tryEnsure(w.provider(), svc)
+	if err == nil || strings.Contains(err.Error(), "add_target") || !slices.Equal(targetIDs(w.theLoadBalancer()), serverIDs(w.nodes)) {
+		t.Errorf("%v, targets %v", err, targetIDs(w.theLoadBalancer()))
+	}
+}
+
 // The answer to a removal is lost, and the target does not come back. Until it is known what is there, no other target
 // is removed.
 func TestNoOtherTargetIsRemovedWhileOneMayBeMissing(t *testing.T) {
@@ -194,6 +210,10 @@ func TestNoOtherTargetIsRemovedWhileOneMayBeMissing(t *testing.T) {
 	w := newWorld(t, "instant", 3)
 	svc := newService("web", nil, 80)
 	w.ensure(w.provider(), svc)
+	for _, id := range serverIDs(w.nodes) {
+		w.power(id, false) // all change their address at once
+	}
+	w.clock.Step(time.Minute) // health checks
 	annotate(svc, map[string]string{"use-private-ip": "true"})
 	w.wire.setIntercept(func(r *http.Request) *http.Response {
 		switch path.Base(r.URL.Path) {

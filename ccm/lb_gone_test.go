@@ -158,6 +158,25 @@ func TestAServiceWhoseLoadBalancerAPersonDeletedGoesAfterAWhile(t *testing.T) {
 	}
 }
 
+// A person has removed the finalizer of a Service by force, and the API refuses the first attempt to delete its load balancer.
+func TestWhatAVanishedServiceHasLeftIsDeletedLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.providerIn("")
+	w.ensure(cloud, newService("web", nil, 80))
+	r, _ := w.resyncOf(cloud)
+	w.refuse(func(r request) bool { return strings.HasPrefix(r.what, "DELETE") })
+	r.LoadBalancers(t.Context())
+	if n := len(w.loadBalancers()); n != 1 {
+		t.Fatalf("%d load balancers, although the deletion is refused", n)
+	}
+	w.wire.setIntercept(nil)
+	r.LoadBalancers(t.Context())
+	if n := len(w.loadBalancers()); n != 0 {
+		t.Errorf("%d load balancers without a Service cost money", n)
+	}
+}
+
 // A Service that shows no address may have had a load balancer if it hides addresses, and else has had none.
 func TestAnEmptyListIsDoubtedForAServiceThatHidesItsAddresses(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,11 @@
 package ccm_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -88,6 +90,45 @@ func TestTheClusterIDOverridesTheIdentity(t *testing.T) {
 	w.remove(w.providerIn("second", id), svc)
 	if n := len(w.loadBalancers()); n != 0 {
 		t.Errorf("%d load balancers are left", n)
+	}
+}
+
+// A cluster gets an ID before it is copied. Until a person decides about it, the load balancer of a Service that goes is its own, too.
+func TestTheLoadBalancerOfAServiceThatWaitsForItsDeletionGetsTheID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", map[string]string{"delete-protection": "true"}, 80)
+	w.ensure(w.provider(), svc)
+	svc.DeletionTimestamp = w.nowPtr()
+	for _, id := range []string{"a", "of the copy"} {
+		if err := tryRemove(t.Context(), w.provider(func(c *ccm.Config) { c.ClusterID = id }), svc); err == nil {
+			t.Errorf("ID %q: the Service may go, although its load balancer is protected", id)
+		}
+		if labels := w.theLoadBalancer().Labels; labels["ccm-from-scratch/cluster"] != "a" {
+			t.Errorf("ID %q: labels %v", id, labels)
+		}
+	}
+}
+
+// A person decides to keep it in the moment in which it gets the ID.
+func TestAReleasedLoadBalancerGetsNoID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", map[string]string{"delete-protection": "true"}, 80)
+	w.ensure(w.provider(), svc)
+	lb := w.theLoadBalancer()
+	delete(lb.Labels, ccm.LabelServiceUID)
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if strings.HasSuffix(r.URL.Path, "/"+itoa(lb.ID)) {
+			if _, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels}); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	})
+	_ = tryRemove(t.Context(), w.provider(func(c *ccm.Config) { c.ClusterID = "a" }), svc)
+	if labels := w.theLoadBalancer().Labels; labels[ccm.LabelServiceUID]+labels["ccm-from-scratch/cluster"] != "" {
+		t.Errorf("labels %v", labels)
 	}
 }
 

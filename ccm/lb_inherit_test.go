@@ -264,6 +264,21 @@ func (w *world) orderAsProduction(svc *corev1.Service, domain string) int64 {
 	return result.Certificate.ID
 }
 
+// A certificate that a person has uploaded is never renewed, whatever labels it has.
+func TestAnUploadedCertificateIsNoManagedOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", managed("example.org"), 443)
+	uploaded := w.uploadCertificate("example.org")
+	_, _, err := w.api.Certificate.Update(t.Context(), uploaded, hcloud.CertificateUpdateOpts{
+		Labels: map[string]string{productionLabel: string(svc.UID)}})
+	w.must(err)
+	w.ensure(w.provider(), svc)
+	if used := w.theLoadBalancer().Services[0].HTTP.Certificates; len(used) != 1 || used[0].ID == uploaded.ID {
+		t.Errorf("the port uses %v; the uploaded certificate is %d", used, uploaded.ID)
+	}
+}
+
 func TestAManagedCertificateOfTheProductionCCMIsReused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)

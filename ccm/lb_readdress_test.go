@@ -1,12 +1,20 @@
 package ccm_test
 
 import (
+	"bytes"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // A Service changes between public and private addresses. Each target needs a health check before it serves with its new address.
@@ -49,6 +57,77 @@ func TestTargetsChangeTheirAddressInTurns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Before the first health check, a target may serve. After a minute without one, it changes.
+func TestTargetsKeepTheirAddressUntilTheirFirstHealthCheck(t *testing.T) {
+	t.Parallel()
+	for name, checked := range map[string]bool{"they are checked": true, "they are never checked": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 3)
+			cloud, svc := w.provider(), newService("web", nil, 80)
+			w.ensure(cloud, svc)
+			if !checked {
+				w.wire.setIntercept(w.unchecked)
+			}
+			annotate(svc, map[string]string{"use-private-ip": "true"})
+			for now := range 120 {
+				w.ensure(cloud, svc)
+				lb := w.theLoadBalancer()
+				private := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP })
+				if n := len(healthyServers(lb)); n < 2 && private && checked || private && !checked && now < 60 {
+					t.Fatalf("after %d s: %d healthy targets, and some have changed their address", now, n)
+				}
+				w.clock.Step(time.Second)
+			}
+			for _, target := range w.theLoadBalancer().Targets {
+				if !target.UsePrivateIP {
+					t.Errorf("target %d: public", target.Server.Server.ID)
+				}
+			}
+		})
+	}
+}
+
+// Kubelets change labels of their Nodes all the time. It holds up only targets that leave.
+func TestATargetChangesItsAddressAlthoughItsNodeChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud, svc := w.provider(), newService("web", nil, 80)
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	w.must(nodes.Add(w.nodes[0]))
+	_, services := listers(svc)
+	ccm.NewResync(cloud, fake.NewClientset(), corelisters.NewNodeLister(nodes), services)
+	w.ensure(cloud, svc)
+	w.clock.Step(time.Minute) // health checks
+	annotate(svc, map[string]string{"use-private-ip": "true"})
+	w.wire.setIntercept(func(*http.Request) *http.Response {
+		now := w.nodes[0].DeepCopy()
+		now.Labels = map[string]string{"gpu": "true"}
+		if err := nodes.Update(now); err != nil {
+			t.Error(err)
+		}
+		return nil
+	})
+	if _, err := w.tryEnsure(cloud, svc); err != nil || !w.theLoadBalancer().Targets[0].UsePrivateIP {
+		t.Errorf("%v, targets %+v", err, w.theLoadBalancer().Targets)
+	}
+}
+
+// unchecked answers as an API that knows nothing of the health of targets.
+func (w *world) unchecked(r *http.Request) *http.Response {
+	resp, err := w.wire.cloud.RoundTrip(r)
+	if err != nil {
+		return nil
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Error(err)
+	}
+	body = bytes.ReplaceAll(body, []byte(`"healthy"`), []byte(`"unknown"`))
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return resp
 }
 
 // A firewall drops what comes to the public addresses. Only one target may find that out.

@@ -1,7 +1,9 @@
 package ccm_test
 
 import (
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -179,6 +181,27 @@ func TestALoadBalancerIsKeptIfTheServiceThatSharedItFirstAsksForIt(t *testing.T)
 	if len(lb.Services) > 0 {
 		t.Errorf("ports %v are left", listenPorts(lb))
 	}
+}
+
+// Its owner removes the guest in the same moment in which the guest ends.
+func TestALoadBalancerOutlivesAGuestThatIsRemovedTwice(t *testing.T) {
+	t.Parallel()
+	w := newSharingWorld(t, "instant", 1)
+	first, second := w.shared()
+	id := w.theLoadBalancer().ID
+	w.vanish("second")
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if strings.HasSuffix(r.URL.Path, "/"+itoa(id)) {
+			w.wire.setIntercept(nil)
+			w.ensure(w.provider(), first)
+		}
+		return nil
+	})
+	second.DeletionTimestamp = w.nowPtr()
+	if err := tryRemove(t.Context(), w.provider(), second); err != nil || len(w.loadBalancers()) != 1 {
+		t.Fatalf("%v, %d load balancers are left", err, len(w.loadBalancers()))
+	}
+	w.expectPorts(first, 80)
 }
 
 func TestAGuestThatVanishedNeitherInheritsNorKeepsItsPorts(t *testing.T) {

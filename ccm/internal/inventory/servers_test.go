@@ -283,6 +283,23 @@ func TestThatAServerIsGoneIsKnownForAMoment(t *testing.T) {
 	ask("later", true)
 }
 
+// Of another project's token nothing is believed, and each load balancer would ask again for each of its servers.
+func TestADoubtAboutAServerCostsNothingForAMoment(t *testing.T) {
+	t.Parallel()
+	api := ccmtest.ServersAPI(t, 0, ccmtest.Running)
+	servers, _ := serversOf(api, time.Minute)
+	knowNodes(servers.Evidence, 2)
+	for i := range 3 {
+		before := len(api.Recorded())
+		if s, err := servers.ByID(t.Context(), Ask{ID: 1, MaxAge: time.Minute}); err == nil || s != nil {
+			t.Errorf("question %d: %v, %v; want a doubt", i, s, err)
+		}
+		if calls := len(api.Recorded()) - before; i == 0 && calls == 0 || i > 0 && calls > 0 {
+			t.Errorf("question %d: %d calls", i, calls)
+		}
+	}
+}
+
 // New Nodes have no provider ID yet: one list answers for all of them.
 func TestOneListAnswersForAllNames(t *testing.T) {
 	t.Parallel()

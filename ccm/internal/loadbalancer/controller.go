@@ -231,6 +231,9 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 	}
 	effective := svc
 	for _, lb := range lbs { // at most one
+		if err := l.mark(ctx, string(svc.UID), lb); err != nil {
+			return err
+		}
 		effective, _, _ = plan.WithSharedSettings(svc, lb, l.defaults)
 	}
 	settings, err := l.deletionSettings(effective)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -76,6 +77,23 @@ func (l *Controller) checkUnwanted(ctx context.Context, svc *corev1.Service) err
 		}
 	}
 	return nil
+}
+
+// mark gives a load balancer the ownership labels that it lacks, such as that of a new HCLOUD_CLUSTER_ID: its deletion may wait for
+// a person.
+func (l *Controller) mark(ctx context.Context, uid string, lb *hcloud.LoadBalancer) error {
+	marks, labels := l.own.Marks(uid), maps.Clone(lb.Labels)
+	if maps.Copy(labels, marks); !l.own.Owns(lb.Labels, uid) || maps.Equal(labels, lb.Labels) {
+		return nil
+	}
+	_, err := l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
+		r := plan.RecordOf(now)
+		if l.own.Owns(now.Labels, uid) {
+			maps.Copy(r.Labels, marks)
+		}
+		return r, nil
+	})
+	return err
 }
 
 // end ends the Service's use of the load balancer.

@@ -173,7 +173,10 @@ func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hclo
 		if err != nil {
 			return true, err
 		}
-		if lb = now; len(plan.GuestsOf(lb)) == 0 {
+		switch lb = now; {
+		case !plan.Serves(lb, uid):
+			return true, nil // its owner has removed it meanwhile
+		case len(plan.GuestsOf(lb)) == 0:
 			return false, nil
 		}
 	}

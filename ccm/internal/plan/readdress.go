@@ -12,7 +12,8 @@ import (
 //
 // Three changes are made at once: those of a load balancer that leaves its network although planned targets are private, which is
 // possible only without any; of one that leaves the public interface, where the Service must not stay; and those of targets that are not
-// healthy, which come last and only if none is missing.
+// healthy, which come last and only if none is missing. Before its first health check a target may serve, so that it waits, but not without
+// end.
 func readdress(plan *LoadBalancer, lb *hcloud.LoadBalancer, lingerOver bool) {
 	if hides(plan, lb) {
 		return
@@ -29,7 +30,7 @@ func readdress(plan *LoadBalancer, lb *hcloud.LoadBalancer, lingerOver bool) {
 	}
 	for i, want := range plan.Targets {
 		t, is := now[want.ServerID]
-		atOnce := len(s.next) == 0 && !s.missing || len(s.next) > 0 && mayChange && want.ServerID == s.next[0]
+		atOnce := len(s.next) == 0 && !s.missing && (!s.unknown || lingerOver) || len(s.next) > 0 && mayChange && want.ServerID == s.next[0]
 		if !is || t.UsePrivateIP == want.Private || atOnce {
 			continue
 		}

@@ -54,6 +54,24 @@ func (g *guard) ownerChanges(before, after *hcloud.LoadBalancer) {
 	}
 }
 
+// settled is called when all is quiet. An owner with the settings of the former one has decided by now, also about what it changes later.
+func (g *guard) settled() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id, from := range g.settingsFrom {
+		lb := g.lbs[id]
+		if lb == nil {
+			continue
+		}
+		s := g.serviceByUID(lb.Labels[uidLabel])
+		if s != nil && !slices.ContainsFunc(g.settings[from], func(other map[string]string) bool {
+			return !maps.Equal(commonOf(s.Annotations), commonOf(other))
+		}) {
+			delete(g.settingsFrom, id)
+		}
+	}
+}
+
 // decides reports whether the settings of the Service are those of the load balancer.
 func (g *guard) decides(uid string, lb *hcloud.LoadBalancer) bool {
 	from := g.settingsFrom[lb.ID]

@@ -296,6 +296,7 @@ func (w *world) settle() {
 				if n := w.requests - requests; n > 250 {
 					w.failNow("requests", fmt.Sprintf("%d requests in 4 minutes in which nothing happens", n))
 				}
+				w.guard.settled()
 				return
 			}
 		}
