@@ -44,6 +44,18 @@ func (e *Env) StartIncident(ctx context.Context, start string) *RunningIncident 
 	return i
 }
 
+// AwaitMet waits until the incident has concerned a request of the Client, or until one of the others is true. Before, all is quiet because
+// nothing has begun.
+func (i *RunningIncident) AwaitMet(ctx context.Context, others ...func() bool) {
+	GinkgoHelper()
+	met := func(e journal.Entry) bool { return e.Fault != "" || e.Status >= 400 }
+	Eventually(func() bool {
+		return slices.ContainsFunc(i.env.Cloud.Journal.Entries(journal.Filter{Client: i.Client, Since: i.Since}), met) ||
+			slices.ContainsFunc(others, func(other func() bool) bool { return other() })
+	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(),
+		"no request of %s met the incident", i.Client)
+}
+
 // AwaitRequests waits until the Client has sent n requests in the incident, or has sent none for the quiet time.
 func (i *RunningIncident) AwaitRequests(ctx context.Context, n int) {
 	GinkgoHelper()
@@ -55,14 +67,6 @@ func (i *RunningIncident) AwaitRequests(ctx context.Context, n int) {
 		return last >= n || time.Since(since) > framework.Current().QuietTime()
 	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(),
 		"%s sends requests, but fewer than %d", i.Client, n)
-}
-
-// ExpectMet fails if the incident has concerned no request of the Client: the spec would show nothing.
-func (i *RunningIncident) ExpectMet() {
-	GinkgoHelper()
-	met := Or(HaveField("Fault", Not(BeEmpty())), HaveField("Status", BeNumerically(">=", 400)))
-	Expect(i.env.Cloud.Journal.Entries(journal.Filter{Client: i.Client, Since: i.Since})).To(ContainElement(met),
-		"no request of %s met the incident", i.Client)
 }
 
 // Requests returns how many requests the Client has sent in the incident.
