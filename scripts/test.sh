@@ -25,7 +25,7 @@ gotestsum=$(scripts/tool.sh gotestsum)
 run() {
 	local module flags failed=0
 	for module in "$@"; do
-		flags=(-json -timeout=20m ${race:+"$race"}) # the sweeps of the machine controller take minutes, on a busy machine many
+		flags=(-json -timeout=30m ${race:+"$race"}) # the sweeps of the machine controller take minutes, on a busy machine many
 		[[ $vetted != *" $module "* ]] || flags+=(-vet=off)
 		[[ $uncached != *" $module "* ]] || flags+=(-count=1)
 		(
