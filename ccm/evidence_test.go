@@ -1,10 +1,8 @@
 package ccm_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -415,19 +413,17 @@ func TestAListThatLacksAServerMakesNoBlackHole(t *testing.T) {
 		if !strings.HasSuffix(r.URL.Path, "/servers") {
 			return nil
 		}
-		resp, err := w.wire.cloud.RoundTrip(r)
-		w.must(err)
-		var list struct {
-			Servers []map[string]any `json:"servers"`
-			Meta    any              `json:"meta"`
-		}
-		w.must(json.NewDecoder(resp.Body).Decode(&list))
-		_ = resp.Body.Close()
-		list.Servers = slices.DeleteFunc(list.Servers, func(s map[string]any) bool { return s["name"] == "node-1" })
-		body, err := json.Marshal(list)
-		w.must(err)
-		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		return resp
+		return w.answerWith(r, func(body []byte) []byte {
+			var list struct {
+				Servers []map[string]any `json:"servers"`
+				Meta    any              `json:"meta"`
+			}
+			w.must(json.Unmarshal(body, &list))
+			list.Servers = slices.DeleteFunc(list.Servers, func(s map[string]any) bool { return s["name"] == "node-1" })
+			body, err := json.Marshal(list)
+			w.must(err)
+			return body
+		})
 	})
 	routes, _ := cloud.Routes()
 	listed, err := routes.ListRoutes(t.Context(), "")

@@ -393,6 +393,24 @@ func writes(calls []string) (w []string) {
 	return w
 }
 
+// answerWith sends a request to the cloud, and returns the answer with a changed body.
+func (w *world) answerWith(r *http.Request, change func([]byte) []byte) *http.Response {
+	w.t.Helper()
+	resp, err := w.wire.cloud.RoundTrip(r)
+	if err != nil {
+		w.t.Error(err)
+		return nil
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Error(err)
+	}
+	_ = resp.Body.Close()
+	body = change(body)
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return resp
+}
+
 // apiError returns an answer with an error.
 func apiError(status int, code string) *http.Response {
 	body := fmt.Sprintf(`{"error":{"code":%q,"message":"injected","details":null}}`, code)

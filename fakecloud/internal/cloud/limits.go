@@ -110,8 +110,6 @@ func RequireUniqueName[T store.Object[T]](t *store.Table[T], name string, self i
 // characters, line and paragraph separators, and marks of the writing direction such as U+202E. Joiners are allowed: scripts and
 // emoji need them.
 func isControl(r rune) bool {
-	if r < utf8.RuneSelf { // most are, and the tables take longer
-		return unicode.IsControl(r)
-	}
-	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
+	// Most are ASCII, for which the tables take longer.
+	return unicode.IsControl(r) || r >= utf8.RuneSelf && unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }

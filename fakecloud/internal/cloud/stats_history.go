@@ -80,25 +80,20 @@ func (h *statsHistory[S]) forget(id int64) {
 	delete(h.first, id)
 }
 
-// copyTo replaces what another history has by a copy of this one.
+// copyTo replaces what another history has by a copy of this one. Of the two, one is of a cloud that does not run
+// yet, so that no other copy takes their locks the other way around.
 func (h *statsHistory[S]) copyTo(to *statsHistory[S]) {
-	first, samples := h.copies()
-	to.mu.Lock()
-	defer to.mu.Unlock()
-	to.first, to.samples = first, samples
-}
-
-func (h *statsHistory[S]) copies() (first map[int64]time.Time, samples map[int64][]statsSample[S]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.samples == nil {
-		return nil, nil
+	to.mu.Lock() // a data plane may be reporting
+	defer to.mu.Unlock()
+	to.first, to.samples = maps.Clone(h.first), nil
+	if h.samples != nil {
+		to.samples = make(map[int64][]statsSample[S], len(h.samples))
 	}
-	samples = make(map[int64][]statsSample[S], len(h.samples))
 	for id, all := range h.samples {
-		samples[id] = slices.Clone(all)
+		to.samples[id] = slices.Clone(all)
 	}
-	return maps.Clone(h.first), samples
 }
 
 func (h *statsHistory[S]) reset() {
