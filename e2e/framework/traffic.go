@@ -20,6 +20,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
@@ -72,8 +73,25 @@ func (t Traffic) AwaitAnswer(ctx context.Context, service, address string, port 
 		answer, err = t.Get(ctx, address, port)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(answer.Service).To(Equal(t.env.Services.Namespace + "/" + service))
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed(), func() string { return t.met(ctx, service, address, port) })
 	return answer
+}
+
+// met returns what a request to an address meets: the targets of the port, and the pods of the Service on a cluster that has them.
+func (t Traffic) met(ctx context.Context, service, address string, port int) string {
+	p, err := t.portOf(ctx, address, port)
+	text := fmt.Sprintf("targets: %+v", p.Targets)
+	if err != nil {
+		text = err.Error()
+	}
+	pods, err := t.env.Kube.CoreV1().Pods(t.env.Services.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + service})
+	if err != nil {
+		return text + "; pods: " + err.Error()
+	}
+	for _, pod := range pods.Items {
+		text += fmt.Sprintf("; pod on %s: %s, ready: %t", pod.Spec.NodeName, pod.Status.Phase, podReady(&pod))
+	}
+	return text
 }
 
 // AwaitServed waits until a Service has an address and answers there, and returns the address.

@@ -77,9 +77,9 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 	It("has the nodes as targets that the node selector chooses, and no others", framework.Needs(framework.NodeSelector),
 		func(ctx SpecContext) {
 			names := env.Nodes.Workers(ctx, 2).Names()
-			edge := "edge"
-			env.Nodes.SetLabel(ctx, names[0], "pool", &edge)
-			env.Services.Create(ctx, "web", annotate(map[string]string{"node-selector": "pool=edge"}))
+			pool, edge := env.Unique("pool"), "edge" // specs share the Nodes
+			env.Nodes.SetLabel(ctx, names[0], pool, &edge)
+			env.Services.Create(ctx, "web", annotate(map[string]string{"node-selector": pool + "=edge"}))
 			env.Traffic.AwaitServed(ctx, "web")
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[0]))
 		})
@@ -87,17 +87,17 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 	It("follows the labels of nodes, and a node selector that goes",
 		framework.Needs(framework.NodeSelector, framework.NodeLabelUpdates, framework.SettingUpdates), func(ctx SpecContext) {
 			names := env.Nodes.Workers(ctx, 2).Names()
-			edge, db := "edge", "db"
-			env.Nodes.SetLabel(ctx, names[0], "pool", &edge)
-			env.Nodes.SetLabel(ctx, names[1], "pool", &db)
+			pool, edge, db := env.Unique("pool"), "edge", "db" // specs share the Nodes
+			env.Nodes.SetLabel(ctx, names[0], pool, &edge)
+			env.Nodes.SetLabel(ctx, names[1], pool, &db)
 			env.Services.Create(ctx, "web", func(s *corev1.Service) {
-				s.Annotations[hetzner.Annotation+"node-selector"] = "pool in (edge,dmz)"
+				s.Annotations[hetzner.Annotation+"node-selector"] = pool + " in (edge,dmz)"
 			})
 			env.Traffic.AwaitServed(ctx, "web")
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[0]))
 
-			env.Nodes.SetLabel(ctx, names[1], "pool", &edge)
-			env.Nodes.SetLabel(ctx, names[0], "pool", nil)
+			env.Nodes.SetLabel(ctx, names[1], pool, &edge)
+			env.Nodes.SetLabel(ctx, names[0], pool, nil)
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names[1]))
 			env.Traffic.AwaitServed(ctx, "web")
 
