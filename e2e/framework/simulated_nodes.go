@@ -53,7 +53,7 @@ func (ns Nodes) Start(ctx context.Context, spec node.Spec) *node.Node {
 // kube-controller-manager would set after the grace period.
 func (ns Nodes) Crash(ctx context.Context, n *node.Node) {
 	GinkgoHelper()
-	n.PowerOff()
+	n.StopKubelet()
 	Expect(nodeutil.SetNodeCondition(ns.env.Kube, k8stypes.NodeName(n.Name()), corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
 		Message: "Kubelet stopped posting node status.", LastTransitionTime: metav1.Now(),

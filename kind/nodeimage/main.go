@@ -60,7 +60,6 @@ func command() *cobra.Command {
 	}
 	node.Flags().StringVar(&mirror, "mirror", os.Getenv("NODE_IMAGE_MIRROR"),
 		"`URL` of a Debian mirror (default NODE_IMAGE_MIRROR, else debootstrap's own)")
-	var check bool
 	plane := &cobra.Command{
 		Use: "kubernetes", Short: "Print the folder with etcd, kube-apiserver, kube-controller-manager and kubectl", Args: cobra.NoArgs,
 		Long: "Print the folder with etcd, kube-apiserver, kube-controller-manager and kubectl of one pinned release. They are\n" +
@@ -71,14 +70,7 @@ func command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			get := kubernetes.Ensure
-			if check {
-				get = kubernetes.Cached
-			}
-			programs, err := get(cmd.Context(), kubernetes.Options{Root: at, Progress: progress})
-			if check && errors.Is(err, kubernetes.ErrNotCached) {
-				return nil
-			}
+			programs, err := kubernetes.Ensure(cmd.Context(), kubernetes.Options{Root: at, Progress: progress})
 			if err == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), programs.Dir)
 			}
@@ -97,7 +89,6 @@ func command() *cobra.Command {
 		},
 	}
 	agnhost.Flags().AddFlag(node.Flags().Lookup("mirror"))
-	plane.Flags().BoolVar(&check, "check", false, "print nothing instead of downloading or building")
 	root.AddCommand(node, plane, agnhost)
 	return root
 }

@@ -147,6 +147,9 @@ func TestANodeWithoutPowerAnswersNothing(t *testing.T) {
 	_, err = io.Copy(io.Discard, response.Body)
 	g.Expect(err).NotTo(HaveOccurred())
 
+	n.StopKubelet()
+	g.Expect(ask(g, target, "/").Node).To(Equal("a"), "pods outlive kubelet")
+
 	n.PowerOff()
 	_, err = reader.ReadByte()
 	g.Expect(err).To(HaveOccurred(), "the connection has ended")

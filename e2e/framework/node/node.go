@@ -214,6 +214,13 @@ func (n *Node) PowerOff() {
 	n.backend.setUp(false)
 }
 
+// StopKubelet ends kubelet while traffic continues, as when its process dies. PowerOn ends this.
+func (n *Node) StopKubelet() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stopKubelet()
+}
+
 // Reboot is PowerOff and PowerOn. The Node reports a new boot ID.
 func (n *Node) Reboot() {
 	n.PowerOff()
