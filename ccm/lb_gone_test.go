@@ -138,6 +138,32 @@ func TestWhatWasVisibleOnceMakesNoEmptyListBelievable(t *testing.T) {
 	}
 }
 
+// A person has deleted the load balancer before this one. Since when it is missing counts from the last answer that showed it.
+func TestALoadBalancerThatWasMadeAnewIsNotMissingSinceTheOldOne(t *testing.T) {
+	t.Parallel()
+	for name, compared := range map[string]bool{"it is compared in between": true, "it is not": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEvidenceWorld(t, 2, 1)
+			svc := w.services[0]
+			_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.loadBalancers()[0])
+			w.must(err)
+			cloud, r := w.start()
+			w.ensure(cloud, svc)
+			w.clock.Step(3 * time.Minute)
+			if compared {
+				r.LoadBalancers(t.Context())
+			}
+			w.clock.Step(3 * time.Minute)
+			w.wire.setIntercept(noLoadBalancers)
+			svc.DeletionTimestamp = w.nowPtr()
+			if err := tryRemove(t.Context(), cloud, svc); err == nil {
+				t.Error("the Service may go, and leaves its load balancer behind")
+			}
+		})
+	}
+}
+
 // What is really gone holds nothing up forever: a person has deleted the only load balancer.
 func TestAServiceWhoseLoadBalancerAPersonDeletedGoesAfterAWhile(t *testing.T) {
 	t.Parallel()

@@ -80,6 +80,7 @@ func (q *Question) Ask(ctx context.Context, kind Kind, id string) Answer {
 		return Answer{Doubtful, fmt.Sprintf("listing each %s: %v", kind, err)}
 	case listed[id]:
 		q.Saw(token)
+		q.Seen(kind, id)
 		return Answer{Exists, fmt.Sprintf("the API lists %s %s", kind, id)}
 	case token != q.Token():
 		return Answer{Doubtful, fmt.Sprintf("the token changed during the question about %s %s", kind, id)}
@@ -99,6 +100,13 @@ func (q *Question) Saw(token string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.recognised = token
+}
+
+// Seen is told that a thing was visible outside of a list of all: it is not missing since the last one.
+func (q *Question) Seen(kind Kind, id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.missing[kind], id)
 }
 
 // Recognised reports whether something that is known was visible with the token.

@@ -144,6 +144,25 @@ func TestALateAnswerWithTheOldTokenChangesNothing(t *testing.T) {
 	}
 }
 
+// It has been visible since the last list of all, such as in an answer about its label.
+func TestWhatWasSeenSinceIsNotMissingForLong(t *testing.T) {
+	t.Parallel()
+	c, q := newCloud(1)
+	q.Saw("right")
+	c.lose(1)
+	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	q.Seen(Server, "0")
+	c.clock.Step(Hold)
+	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	c.shown["0"] = true
+	want(t, q.Ask(t.Context(), Server, "0"), Exists)
+	c.clock.Step(Hold)
+	c.lose(1)
+	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	c.clock.Step(Hold)
+	want(t, q.Ask(t.Context(), Server, "0"), Gone)
+}
+
 func TestAnErrorOrATokenThatChangesIsDoubtful(t *testing.T) {
 	t.Parallel()
 	c, q := newCloud(5)

@@ -176,6 +176,9 @@ func (e *Evidence) SameToken() func() error {
 // SawOne is told that one of the cluster's servers or load balancers was visible with the token.
 func (e *Evidence) SawOne(token string) { e.question.Saw(token) }
 
+// SawLoadBalancer is told that the load balancer of the Service was visible, such as in an answer about its label.
+func (e *Evidence) SawLoadBalancer(uid string) { e.question.Seen(gone.LoadBalancer, uid) }
+
 // sawServers is told of each list of all servers, and of the token that was valid before its request.
 func (e *Evidence) sawServers(token string, listed map[string]bool) {
 	e.question.Listed(gone.Server, token, listed)

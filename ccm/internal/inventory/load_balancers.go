@@ -186,6 +186,11 @@ func (s *LoadBalancers) FindBy(ctx context.Context, selector string) ([]*hcloud.
 	if err == nil && token != s.evidence.currentToken() {
 		return nil, fmt.Errorf("listing load balancers with the label %q: the token changed during the request; will try again", selector)
 	}
+	for _, lb := range lbs {
+		for _, uid := range append(plan.GuestsOf(lb), lb.Labels[plan.LabelServiceUID]) {
+			s.evidence.SawLoadBalancer(uid)
+		}
+	}
 	return lbs, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
@@ -139,6 +141,7 @@ func (c *Servers) ByID(ctx context.Context, ask Ask) (*hcloud.Server, error) {
 		return nil, fmt.Errorf("getting server %d: the answer is about server %d; check HCLOUD_ENDPOINT", ask.ID, server.ID)
 	}
 	c.Evidence.SawOne(token)
+	c.Evidence.question.Seen(gone.Server, strconv.FormatInt(ask.ID, 10))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.keep([]*hcloud.Server{server}, at)

@@ -87,6 +87,7 @@ func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, pla
 	if err != nil {
 		return nil, false, fmt.Errorf("creating load balancer %q: %w", planned.CreateName, err)
 	}
+	l.evidence.SawLoadBalancer(string(svc.UID))
 	klog.InfoS("Created load balancer", "service", klog.KObj(svc), "loadBalancer", result.LoadBalancer.ID, "name", planned.CreateName)
 	if lb, err = l.awaitCreated(ctx, planned, result.LoadBalancer.ID, result.Action); err != nil {
 		return nil, false, fmt.Errorf("creating load balancer %d (%s): %w", result.LoadBalancer.ID, planned.CreateName, err)
