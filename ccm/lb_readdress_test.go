@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -86,6 +87,103 @@ func TestTargetsKeepTheirAddressUntilTheirFirstHealthCheck(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A target without its health check must not be the only one if others come as soon as they have their routes. After a minute, it is.
+func TestATargetKeepsItsAddressWhileOthersWaitForTheirRoutes(t *testing.T) {
+	t.Parallel()
+	for name, routes := range map[string]bool{"they get them": true, "they never get them": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 3)
+			for _, node := range w.nodes[1:] {
+				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
+					Reason: "NoRouteCreated"}}
+			}
+			cloud, svc := w.provider(), newService("web", nil, 80)
+			w.ensure(cloud, svc)
+			w.clock.Step(time.Minute) // health checks
+			annotate(svc, map[string]string{"use-private-ip": "true"})
+			for now := range 120 {
+				if routes && now == 30 {
+					for _, node := range w.nodes {
+						node.Status.Conditions = nil
+					}
+				}
+				w.ensure(cloud, svc)
+				if n := len(healthyServers(w.theLoadBalancer())); n == 0 && (routes || now < 60) {
+					t.Fatalf("after %d s: no target is healthy", now)
+				}
+				w.clock.Step(time.Second)
+			}
+			for _, target := range w.theLoadBalancer().Targets {
+				if !target.UsePrivateIP {
+					t.Errorf("target %d: public", target.Server.Server.ID)
+				}
+			}
+		})
+	}
+}
+
+// For another private address, the load balancer leaves its network for a moment, with all private targets. What is public serves on.
+func TestAPublicTargetKeepsItsAddressWhileTheLoadBalancerIsInNoNetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 3)
+	private := func(on, address string) map[string]string {
+		return map[string]string{"use-private-ip": on, "private-ipv4": address}
+	}
+	cloud, svc := w.provider(), newService("web", private("true", "10.0.0.101"), 80)
+	w.ensure(cloud, svc)
+	w.clock.Step(time.Minute) // health checks
+	annotate(svc, private("false", "10.0.0.101"))
+	w.ensure(cloud, svc) // the first one is public
+	w.clock.Step(time.Minute)
+	annotate(svc, private("true", "10.0.0.102"))
+	for now := range 120 {
+		w.ensure(cloud, svc)
+		if n := len(healthyServers(w.theLoadBalancer())); n == 0 {
+			t.Fatalf("after %d s: no target is healthy", now)
+		}
+		w.clock.Step(time.Second)
+	}
+	lb := w.theLoadBalancer()
+	for _, target := range lb.Targets {
+		if !target.UsePrivateIP {
+			t.Errorf("target %d: public", target.Server.Server.ID)
+		}
+	}
+	if len(lb.PrivateNet) != 1 || lb.PrivateNet[0].IP.String() != "10.0.0.102" {
+		t.Errorf("network %+v, want the new address", lb.PrivateNet)
+	}
+}
+
+// Where the type has no room for a target beside the selector that covers it, that is missing for a moment. No other one changes then.
+func TestNoTargetChangesItsAddressWhileASelectorLeaves(t *testing.T) {
+	t.Parallel()
+	const nodes = 26 // one more than the type's limit
+	w := newWorld(t, "instant", nodes)
+	for i, id := range serverIDs(w.nodes) {
+		if i%2 == 1 {
+			_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: id}, hcloud.ServerUpdateOpts{Labels: map[string]string{"pool": "web"}})
+			w.must(err)
+		}
+	}
+	cloud, svc := w.provider(), newService("web", map[string]string{"server-selector": "pool=web"}, 80)
+	w.ensure(cloud, svc)
+	w.clock.Step(time.Minute) // health checks
+	annotate(svc, map[string]string{"use-private-ip": "true"})
+	for now := range 900 {
+		_, _ = w.tryEnsure(cloud, svc) // one node is too many
+		if n := len(healthyServers(w.theLoadBalancer())); n < nodes-2 {
+			t.Fatalf("after %d s: %d healthy targets, want at least %d", now, n, nodes-2)
+		}
+		w.clock.Step(time.Second)
+	}
+	for _, target := range w.theLoadBalancer().Targets {
+		if !target.UsePrivateIP {
+			t.Errorf("after 15 minutes, still: %+v", target)
+		}
 	}
 }
 

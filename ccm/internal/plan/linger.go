@@ -21,6 +21,7 @@ func linger(plan *LoadBalancer, in Input) {
 	loses := detaches && hasPrivate(ownSelectors(lb), ServerTargets(lb))
 	planned := func() bool { return hasPrivate([]selectorTarget{plan.Selector}, plan.Targets) }
 	if loses && planned() {
+		keepPublic(plan, lb)
 		return
 	}
 	keepServing(plan, in)

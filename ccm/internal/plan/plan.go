@@ -92,6 +92,8 @@ type LoadBalancer struct {
 	Excess []Excess
 	// Outside are the servers of nodes that have no address in the network, and could be targets with one.
 	Outside []int64
+	// unrouted is set if a node becomes a target as soon as it has its route.
+	unrouted bool
 }
 
 // ports returns the listen ports of the plan in ascending order.

@@ -8,7 +8,8 @@ import (
 
 // readdress changes targets between public and private addresses in turns. With its new address, a target serves only after the first
 // health check of that, one interval later. So one target changes when all that have their planned address are healthy, and the others
-// keep the one that they have. It runs after keepServing.
+// keep the one that they have. Nodes that wait for their routes become targets first, if that takes no longer than others may wait. It
+// runs after keepServing.
 //
 // Three changes are made at once: those of a load balancer that leaves its network although planned targets are private, which is
 // possible only without any; of one that leaves the public interface, where the Service must not stay; and those of targets that are not
@@ -22,21 +23,43 @@ func readdress(plan *LoadBalancer, lb *hcloud.LoadBalancer, lingerOver bool) {
 	for _, t := range lb.Targets {
 		now[serverOf(t)] = t
 	}
-	s := look(plan, now)
+	s := look(plan, lb, now)
+	s.ready = s.ready && (!plan.unrouted || lingerOver)
 	// If one is unhealthy, it must not hold up the others without end. But if all are, it may be the address that does not work.
 	mayChange := s.ready || lingerOver && s.proven && !s.missing && !s.unknown && !leaves(plan, lb)
 	if !mayChange {
 		keepSelectors(plan, lb, now)
 	}
+	// A selector that leaves may take targets away for which there was no room beside it.
+	leaving, _ := (&difference{plan: plan, lb: lb}).selectors(nil)
+	mayChange = mayChange && len(leaving) == 0
 	for i, want := range plan.Targets {
 		t, is := now[want.ServerID]
 		atOnce := len(s.next) == 0 && !s.missing && (!s.unknown || lingerOver) || len(s.next) > 0 && mayChange && want.ServerID == s.next[0]
-		if !is || t.UsePrivateIP == want.Private || atOnce {
-			continue
+		if is && t.UsePrivateIP != want.Private && !atOnce {
+			keepAddress(plan, i)
 		}
-		plan.Targets[i].Private = t.UsePrivateIP
-		plan.Waiting = append(plan.Waiting, plan.Targets[i])
 	}
+}
+
+// keepPublic keeps the public addresses of targets that shall be private while all private ones of the load balancer leave, and come
+// again.
+func keepPublic(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
+	if hides(plan, lb) {
+		return
+	}
+	now := currentTargets(lb)
+	for i, want := range plan.Targets {
+		if t, is := now[want.ServerID]; is && want.Private && !t.Private {
+			keepAddress(plan, i)
+		}
+	}
+}
+
+// keepAddress has a target wait with the kind of address that it has.
+func keepAddress(plan *LoadBalancer, i int) {
+	plan.Targets[i].Private = !plan.Targets[i].Private
+	plan.Waiting = append(plan.Waiting, plan.Targets[i])
 }
 
 // addressChange is how far a change of addresses is.
@@ -48,7 +71,7 @@ type addressChange struct {
 	proven  bool    // one is healthy with its planned address
 }
 
-func look(plan *LoadBalancer, now map[int64]hcloud.LoadBalancerTarget) addressChange {
+func look(plan *LoadBalancer, lb *hcloud.LoadBalancer, now map[int64]hcloud.LoadBalancerTarget) addressChange {
 	s := addressChange{ready: true}
 	for _, want := range plan.Targets {
 		switch t, is := now[want.ServerID]; {
@@ -61,6 +84,14 @@ func look(plan *LoadBalancer, now map[int64]hcloud.LoadBalancerTarget) addressCh
 			s.proven = true
 		default:
 			s.ready, s.missing, s.unknown = false, s.missing || !is, s.unknown || isUnknown(t)
+		}
+	}
+	for _, t := range selectorsOf(lb) {
+		if !slices.Contains(ownSelectors(lb), selectorTarget{t.LabelSelector.Selector, t.UsePrivateIP}) {
+			continue
+		}
+		for _, selected := range t.Targets {
+			s.ready, s.unknown = s.ready && IsHealthy(selected), s.unknown || isUnknown(selected)
 		}
 	}
 	return s

@@ -123,7 +123,7 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 		}
 	}
 	slices.SortFunc(targets, compareTargets)
-	plan.Targets = slices.Compact(targets)
+	plan.Targets, plan.unrouted = slices.Compact(targets), len(noRoute) > 0
 	return append(notes, skippedNotes(noAddress, noRoute, private)...)
 }
 

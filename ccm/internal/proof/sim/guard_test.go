@@ -51,6 +51,7 @@ type guard struct {
 	ended    map[int64]time.Time  // load balancers that the CCM, too, has taken from their owner: it may repeat the request
 	opened   map[int64]bool       // load balancers whose public interface a person has enabled
 	adopted  map[int64]bool       // load balancers of a person that the CCM may have
+	alone    map[int64]bool       // those of a person that have been the only one of their Service
 	changed  map[string]time.Time // Services that a user has changed
 	put      map[string]time.Time // Services whose settings a user has changed
 	// deletedServer holds servers that a person deletes, lost also those that are detached: the cloud drops
@@ -81,7 +82,7 @@ type guard struct {
 func newGuard(w *world) *guard {
 	return &guard{world: w, forced: map[string]bool{}, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{},
 		networks: map[int64]*hcloud.Network{}, others: map[string]bool{}, ended: map[int64]time.Time{},
-		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{},
+		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{}, alone: map[int64]bool{},
 		changed: map[string]time.Time{}, put: map[string]time.Time{},
 		certs: map[int64]*hcloud.Certificate{}, routed: map[int64]bool{}, moved: map[int64]time.Time{},
 		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{},
@@ -468,9 +469,11 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 		delete(g.released, lb.ID)
 		return
 	}
+	if isPersons && s != nil && len(g.ownedLocked(s)) == 1 { // the person has deleted the other one
+		g.alone[lb.ID] = true
+	}
 	switch {
-	// else the person has deleted the other one
-	case isPersons && !g.adopted[lb.ID] && g.long(made) && (s == nil || len(g.ownedLocked(s)) > 1):
+	case isPersons && !g.adopted[lb.ID] && g.long(made) && (s == nil || !g.alone[lb.ID]):
 		g.fail("foreign", "%s: a person made it", what)
 	case s == nil && !isPersons && len(guests) == 0 && !vanished && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]) &&
 		g.long(g.ended[lb.ID]) && !g.forced[lb.Labels[uidLabel]]:

@@ -169,9 +169,10 @@ func (g *guard) mayHaveNone(s *corev1.Service) bool {
 	}
 	taken := slices.ContainsFunc(g.sortedLBs(), func(lb *hcloud.LoadBalancer) bool {
 		_, released := g.released[lb.ID]
+		owner := lb.Labels[uidLabel]
 		joins := isShared(s) && plan.RecordOf(lb).Shared && lb.PublicNet.Enabled != isPrivate(s) && !mayBeIts(s, lb) &&
-			!g.contradicts(s, lb)
-		return lb.Name == name && (released || lb.Labels[uidLabel] != "" && !joins || !chosen || mayBeIts(s, lb))
+			!g.contradicts(s, lb) && (owner == "" || g.serviceByUID(owner) != nil) // nobody joins one that has vanished
+		return lb.Name == name && (released || owner != "" && !joins || !chosen || mayBeIts(s, lb))
 	})
 	return taken || isMistyped(s) || g.addressTaken(s) || g.domainsTaken(s)
 }
