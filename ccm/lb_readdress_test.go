@@ -187,6 +187,34 @@ func TestNoTargetChangesItsAddressWhileASelectorLeaves(t *testing.T) {
 	}
 }
 
+// A server that is off is unhealthy with any address, and says nothing about the one that the Service asks for.
+func TestAServerThatIsOffDoesNotHoldUpOtherAddresses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 3)
+	cloud, svc := w.provider(), newService("web", map[string]string{"use-private-ip": "true"}, 80)
+	w.ensure(cloud, svc)
+	w.power(serverIDs(w.nodes)[2], false)
+	w.clock.Step(time.Minute) // health checks
+	annotate(svc, map[string]string{"use-private-ip": "false"})
+	for range 2 { // two are public, and the one that is off is private
+		w.ensure(cloud, svc)
+		w.clock.Step(time.Minute)
+	}
+	annotate(svc, map[string]string{"use-private-ip": "true"})
+	for now := range 1300 {
+		_, _ = w.tryEnsure(cloud, svc) // that the server is off is known after 20 minutes
+		if n := len(healthyServers(w.theLoadBalancer())); n == 0 {
+			t.Fatalf("after %d s: no target is healthy", now)
+		}
+		w.clock.Step(time.Second)
+	}
+	for _, target := range w.theLoadBalancer().Targets {
+		if !target.UsePrivateIP {
+			t.Errorf("target %d: public", target.Server.Server.ID)
+		}
+	}
+}
+
 // Kubelets change labels of their Nodes all the time. It holds up only targets that leave.
 func TestATargetChangesItsAddressAlthoughItsNodeChanges(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func linger(plan *LoadBalancer, in Input) {
 		return
 	}
 	keepServing(plan, in)
-	readdress(plan, lb, in.LingerOver)
+	readdress(plan, in)
 	if loses && planned() { // those that wait
 		plan.NetworkID, plan.PrivateIPv4, plan.PrivateSubnet = lb.PrivateNet[0].Network.ID, netip.Addr{}, netip.Prefix{}
 	}

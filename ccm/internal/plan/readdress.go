@@ -15,7 +15,8 @@ import (
 // possible only without any; of one that leaves the public interface, where the Service must not stay; and those of targets that are not
 // healthy, which come last and only if none is missing. Before its first health check a target may serve, so that it waits, but not without
 // end.
-func readdress(plan *LoadBalancer, lb *hcloud.LoadBalancer, lingerOver bool) {
+func readdress(plan *LoadBalancer, in Input) {
+	lb, lingerOver := in.Current, in.LingerOver
 	if hides(plan, lb) {
 		return
 	}
@@ -23,7 +24,7 @@ func readdress(plan *LoadBalancer, lb *hcloud.LoadBalancer, lingerOver bool) {
 	for _, t := range lb.Targets {
 		now[serverOf(t)] = t
 	}
-	s := look(plan, lb, now)
+	s := look(plan, in, now)
 	s.ready = s.ready && (!plan.unrouted || lingerOver)
 	// If one is unhealthy, it must not hold up the others without end. But if all are, it may be the address that does not work.
 	mayChange := s.ready || lingerOver && s.proven && !s.missing && !s.unknown && !leaves(plan, lb)
@@ -71,7 +72,7 @@ type addressChange struct {
 	proven  bool    // one is healthy with its planned address
 }
 
-func look(plan *LoadBalancer, lb *hcloud.LoadBalancer, now map[int64]hcloud.LoadBalancerTarget) addressChange {
+func look(plan *LoadBalancer, in Input, now map[int64]hcloud.LoadBalancerTarget) addressChange {
 	s := addressChange{ready: true}
 	for _, want := range plan.Targets {
 		switch t, is := now[want.ServerID]; {
@@ -82,12 +83,13 @@ func look(plan *LoadBalancer, lb *hcloud.LoadBalancer, now map[int64]hcloud.Load
 			s.ready, s.unknown = s.ready && !isUnknown(t), s.unknown || isUnknown(t) // it may just have got this one
 		case is && IsHealthy(t):
 			s.proven = true
+		case is && in.Servers[want.ServerID] != nil && in.Servers[want.ServerID].Status == hcloud.ServerStatusOff: // with any address
 		default:
 			s.ready, s.missing, s.unknown = false, s.missing || !is, s.unknown || isUnknown(t)
 		}
 	}
-	for _, t := range selectorsOf(lb) {
-		if !slices.Contains(ownSelectors(lb), selectorTarget{t.LabelSelector.Selector, t.UsePrivateIP}) {
+	for _, t := range selectorsOf(in.Current) {
+		if !slices.Contains(ownSelectors(in.Current), selectorTarget{t.LabelSelector.Selector, t.UsePrivateIP}) {
 			continue
 		}
 		for _, selected := range t.Targets {
