@@ -106,6 +106,9 @@ func (g *guard) checkCapacity(action string, body []byte, lb *hcloud.LoadBalance
 	}
 	for _, l := range lb.Services {
 		port := l.ListenPort
+		if !g.long(g.portsAt[lbPort{lb.ID, port}]) {
+			continue // a sync that began before has seen no target that serves it
+		}
 		var missing []int64
 		for _, id := range want {
 			_, taken := g.taken[takenTarget{lb.ID, id, port}]
@@ -129,6 +132,12 @@ type takenTarget struct {
 	port       int
 }
 
+// lbPort is a port of a load balancer.
+type lbPort struct {
+	lb   int64
+	port int
+}
+
 // taking is how far that is. The target counts as missing until it has been away and is healthy again.
 type taking int
 
@@ -140,6 +149,15 @@ const (
 // noteTaken is told of each state of a load balancer. A port that is gone has lost nothing when it comes again.
 func (g *guard) noteTaken(lb *hcloud.LoadBalancer) {
 	healthy := healthyServers(lb.Targets)
+	was := g.portsAt
+	g.portsAt = maps.Clone(was)
+	maps.DeleteFunc(g.portsAt, func(p lbPort, _ time.Time) bool { return p.lb == lb.ID })
+	for _, s := range lb.Services {
+		p := lbPort{lb.ID, s.ListenPort}
+		if g.portsAt[p] = was[p]; was[p].IsZero() {
+			g.portsAt[p] = time.Now()
+		}
+	}
 	for t, how := range g.taken {
 		switch {
 		case t.lb != lb.ID:

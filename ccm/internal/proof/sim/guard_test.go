@@ -68,7 +68,8 @@ type guard struct {
 	left      map[int64][]time.Time
 	nodesAt   time.Time // the last change of Nodes or servers
 	// taken are the healthy targets that the CCM has taken away.
-	taken map[takenTarget]taking
+	taken   map[takenTarget]taking
+	portsAt map[lbPort]time.Time // since when load balancers have their ports
 	// hidden is when a Service last asked that its load balancer leaves the public interface or its network, by UID.
 	hidden map[string]time.Time
 	// settings are the last annotations of each Service; settingsFrom is the UID of the former owner with whose settings a load
@@ -87,7 +88,7 @@ func newGuard(w *world) *guard {
 		certs: map[int64]*hcloud.Certificate{}, routed: map[int64]bool{}, moved: map[int64]time.Time{},
 		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{},
 		healthyAt: map[int64]map[int64]time.Time{}, left: map[int64][]time.Time{},
-		taken: map[takenTarget]taking{}, hidden: map[string]time.Time{},
+		taken: map[takenTarget]taking{}, portsAt: map[lbPort]time.Time{}, hidden: map[string]time.Time{},
 		settings: map[string][]map[string]string{}, settingsFrom: map[int64]string{}}
 }
 

@@ -107,7 +107,7 @@ func (g *guard) quietService(s *corev1.Service) error {
 		if g.mayHaveNone(s) {
 			return nil
 		}
-		return fmt.Errorf("it has no load balancer")
+		return fmt.Errorf("it has no load balancer, with %v", s.Annotations)
 	case len(own) > 1:
 		if g.waitsForPerson(s) {
 			return nil
@@ -174,7 +174,11 @@ func (g *guard) mayHaveNone(s *corev1.Service) bool {
 			!g.contradicts(s, lb) && (owner == "" || g.serviceByUID(owner) != nil) // nobody joins one that has vanished
 		return lb.Name == name && (released || owner != "" && !joins || !chosen || mayBeIts(s, lb))
 	})
-	return taken || isMistyped(s) || g.addressTaken(s) || g.domainsTaken(s)
+	// The service controller deletes what a vanished Service of the same name has left first.
+	protected := slices.ContainsFunc(g.sortedLBs(), func(lb *hcloud.LoadBalancer) bool {
+		return lb.Protection.Delete && g.forced[lb.Labels[uidLabel]] && strings.HasPrefix(lb.Labels[uidLabel], "uid-"+s.Name+"-")
+	})
+	return taken || protected || isMistyped(s) || g.addressTaken(s) || g.domainsTaken(s)
 }
 
 // domainsTaken reports whether the managed certificate of the Service's domains is not its own. A project has one for the same.
