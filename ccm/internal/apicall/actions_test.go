@@ -331,3 +331,25 @@ func TestALookSparesTheQuestionAboutTheAction(t *testing.T) {
 		})
 	}
 }
+
+// The API's page shows at most 50 actions, however many have probably ended.
+func TestOneCallAsksForOnePageOfActions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, api := newWaiter()
+		var all sync.WaitGroup
+		for i := range 120 {
+			all.Go(func() {
+				if err := w.Wait(t.Context(), api.start(int64(i+1), time.Second)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		for _, call := range api.calls {
+			if n := strings.Count(call, "id="); n > maxActionsPerPoll {
+				t.Errorf("one call asks for %d actions", n)
+			}
+		}
+	})
+}

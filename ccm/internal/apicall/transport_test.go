@@ -391,3 +391,15 @@ func TestAnAnswerWithoutItsFieldIsAnError(t *testing.T) {
 		}
 	}
 }
+
+func TestTheBackoffHasJitterAndIsNoShorterThanTheAPIAsks(t *testing.T) {
+	t.Parallel()
+	half := &transport{jitter: func() float64 { return 0.5 }}
+	asks := &http.Response{Header: http.Header{"Retry-After": {"3"}}}
+	if got := half.backoff(1, nil); got != backoffBase {
+		t.Errorf("half of the second delay: %v, want %v", got, backoffBase)
+	}
+	if got := half.backoff(1, asks); got != 3*time.Second {
+		t.Errorf("the API asks for 3 s: %v", got)
+	}
+}

@@ -231,14 +231,9 @@ func (s *LoadBalancers) onePage(ctx context.Context, uid string) (lbs []*hcloud.
 	return lbs, true, nil
 }
 
-// Writing must be called before a write for the Service, and the returned function after the write,
-// because a list that is fetched in between may lack the write.
-func (s *LoadBalancers) Writing(uid string) (written func()) {
-	mark := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.written[uid] = true
-	}
-	mark()
-	return mark
+// Written must be called after a write for the Service: a list that was fetched before may lack it.
+func (s *LoadBalancers) Written(uid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written[uid] = true
 }

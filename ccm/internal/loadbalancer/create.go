@@ -71,7 +71,7 @@ func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, pla
 				"default for all Services"})
 	}
 	l.events.Normal(svc, event.Creating, "Creating load balancer %q", planned.CreateName)
-	defer l.store.Writing(string(svc.UID))()
+	defer l.store.Written(string(svc.UID))
 	result, _, err := l.client.LoadBalancer.Create(ctx, plan.CreateRequest(planned))
 	if hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
 		if lb, adoptErr := l.adopt(ctx, svc, planned); lb != nil || adoptErr != nil {

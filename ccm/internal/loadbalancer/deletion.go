@@ -124,7 +124,7 @@ func (l *Controller) delete(ctx context.Context, svc *corev1.Service, settings *
 		}
 	}
 	l.noteDeletion(svc, lb.ID)
-	defer l.store.Writing(string(svc.UID))()
+	defer l.store.Written(string(svc.UID))
 	result, resp, err := l.client.LoadBalancer.DeleteWithResult(ctx, lb)
 	switch {
 	case err == nil:

@@ -144,9 +144,8 @@ func (l *Controller) changeLabels(ctx context.Context, uid string, id int64,
 		if writes == maxLabelWrites {
 			return nil, fmt.Errorf("another client has undone the change of the labels %d times: will try again", writes)
 		}
-		written := l.store.Writing(uid)
 		_, _, err = l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: labels})
-		written()
+		l.store.Written(uid)
 		if err != nil {
 			return nil, err
 		}
@@ -180,7 +179,7 @@ func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hclo
 			return false, nil
 		}
 	}
-	defer l.store.Writing(uid)()
+	defer l.store.Written(uid)
 	if err := l.removePorts(ctx, uid, lb); err != nil {
 		return true, err
 	}
@@ -203,7 +202,7 @@ func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hclo
 	}
 	klog.InfoS("Left shared load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID, "newOwner", heir)
 	if heir != "" {
-		defer l.store.Writing(heir)()
+		defer l.store.Written(heir)
 		l.events.Normal(svc, event.Kept, "Load balancer %d (%s) belongs to the Service with UID %s now, which shares it; its settings stay",
 			lb.ID, lb.Name, heir)
 	}

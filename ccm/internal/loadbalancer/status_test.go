@@ -7,8 +7,16 @@ import (
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/inventory"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
@@ -45,6 +53,49 @@ func TestAMistakeKnowsItsSetting(t *testing.T) {
 		"protocol.443": "protocol.443", "HCLOUD_LOAD_BALANCERS_TYPE": "type", "HCLOUD_LOAD_BALANCERS_NAME": "", "": ""} {
 		if got := (plan.AnnotationError{Source: source}).Setting(); got != want {
 			t.Errorf("%q: %q, want %q", source, got, want)
+		}
+	}
+}
+
+func TestWhichSettingsDecideAboutCertificates(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"protocol": true, "http-certificates": true, "certificate-type": true,
+		"health-check-http-validate-certificate": false, "algorithm-type": false} {
+		s := &serviceSync{in: plan.Input{Service: &corev1.Service{}, Wrong: map[string]bool{name: true}}}
+		if got := s.wrongCertificates(443); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
+		}
+	}
+}
+
+// A sync that has waited takes the newest settings, unless the Service is another one by now, or wants no load balancer.
+func TestASyncTakesTheNewestService(t *testing.T) {
+	t.Parallel()
+	service := func(uid string, kind corev1.ServiceType) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID(uid), ResourceVersion: uid + string(kind)},
+			Spec: corev1.ServiceSpec{Type: kind}}
+	}
+	old := service("a", corev1.ServiceTypeLoadBalancer)
+	old.ResourceVersion = "old"
+	for name, tc := range map[string]struct {
+		now   *corev1.Service
+		takes bool
+	}{
+		"it has changed":              {service("a", corev1.ServiceTypeLoadBalancer), true},
+		"it wants none any more":      {service("a", corev1.ServiceTypeClusterIP), false},
+		"another one has its name":    {service("b", corev1.ServiceTypeLoadBalancer), false},
+		"it is gone, as far as known": {nil, false},
+	} {
+		services := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		if tc.now != nil {
+			if err := services.Add(tc.now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := inventory.NewEvidence(clock.RealClock{}, prometheus.NewRegistry(), false, func() (string, error) { return "", nil })
+		e.SetListers(nil, corelisters.NewServiceLister(services))
+		if got := (&Controller{evidence: e}).newest(old); (got.ResourceVersion != "old") != tc.takes {
+			t.Errorf("%s: got %s", name, got.ResourceVersion)
 		}
 	}
 }

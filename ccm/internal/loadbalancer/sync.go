@@ -327,7 +327,7 @@ func (s *serviceSync) reconcile(ctx context.Context, planned *plan.LoadBalancer,
 		defer unlock()
 	}
 	klog.InfoS("Updating load balancer", "service", klog.KObj(s.svc), "loadBalancer", lb.ID, "operations", plan.DescribeOps(ops, len(ops)))
-	defer s.store.Writing(planned.UID)()
+	defer s.store.Written(planned.UID)
 	done, err := s.applyOps(ctx, lb, ops, s.checkNode)
 	if len(done) > 0 {
 		s.events.Normal(s.svc, event.Updated, "Updated load balancer %d: %s", lb.ID, plan.DescribeOps(done, 6))

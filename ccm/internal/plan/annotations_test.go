@@ -205,3 +205,19 @@ func TestEveryAnnotationKeepsItsSettingInOnePlace(t *testing.T) {
 		t.Errorf("%d settings are kept, there are %d annotations", n, len(Annotations))
 	}
 }
+
+// An annotation with two names is one setting.
+func TestASettingHasOneName(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]string{
+		AnnotationPrefix + "primary-ipv4":    "primary-ipv4",
+		AnnotationPrefix + "public-net-ipv4": "primary-ipv4",
+		AnnotationPrefix + "unheard-of":      "unheard-of",
+		"HCLOUD_LOAD_BALANCERS_LOCATION":     "location",
+		"primary-ipv4":                       "",
+	} {
+		if got := (AnnotationError{Source: source}).Setting(); got != want {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+}

@@ -54,3 +54,27 @@ func TestATargetIsNeededForEachPort(t *testing.T) {
 		})
 	}
 }
+
+// One target has its planned address, and the next one is not checked yet with it. Even after a minute, a third one must not change: two
+// might be without an answer then.
+func TestNoTargetChangesWhileAnotherIsNotChecked(t *testing.T) {
+	t.Parallel()
+	target := func(id int64, private bool, status hcloud.LoadBalancerTargetHealthStatusStatus) hcloud.LoadBalancerTarget {
+		return hcloud.LoadBalancerTarget{Type: hcloud.LoadBalancerTargetTypeServer, UsePrivateIP: private,
+			Server:       &hcloud.LoadBalancerTargetServer{Server: &hcloud.Server{ID: id}},
+			HealthStatus: []hcloud.LoadBalancerTargetHealthStatus{{ListenPort: 80, Status: status}}}
+	}
+	for status, changes := range map[hcloud.LoadBalancerTargetHealthStatusStatus]bool{
+		hcloud.LoadBalancerTargetHealthStatusStatusUnknown:   false,
+		hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy: true, // it must not hold up the others
+	} {
+		const healthy = hcloud.LoadBalancerTargetHealthStatusStatusHealthy
+		plan := &LoadBalancer{Targets: []Target{{1, true}, {2, true}, {3, true}}, Public: true}
+		readdress(plan, Input{LingerOver: true, Current: &hcloud.LoadBalancer{
+			PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true},
+			Targets:   []hcloud.LoadBalancerTarget{target(1, true, healthy), target(2, true, status), target(3, false, healthy)}}})
+		if got := plan.Targets[2].Private; got != changes {
+			t.Errorf("the other is %s: changes %t, want %t", status, got, changes)
+		}
+	}
+}

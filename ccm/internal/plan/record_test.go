@@ -160,3 +160,17 @@ func TestTheRecordOutranksEarlierLabels(t *testing.T) {
 		t.Errorf("written: %v", now)
 	}
 }
+
+func TestAGuestThatLeavesLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := fullRecord()
+	before := r.Encode()
+	r.Join("guest", []int{80})
+	if maps.Equal(r.Encode(), before) {
+		t.Fatal("it has not joined")
+	}
+	r.Leave("guest")
+	if after := r.Encode(); !maps.Equal(after, before) || r.Guests["guest"] != nil {
+		t.Errorf("got %v, want %v", after, before)
+	}
+}
