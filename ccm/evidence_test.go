@@ -325,6 +325,36 @@ func TestManyServersThatDisappearAtOnceAreGoneAfterAWhile(t *testing.T) {
 	}
 }
 
+// An incident with empty lists, in which the API still knows each server by its ID, comes before one in which it knows none.
+func TestServersThatWereSeenInAnEarlierIncidentAreNotMissingSinceThen(t *testing.T) {
+	t.Parallel()
+	w := newEvidenceWorld(t, 6, 0)
+	cloud, _ := w.start()
+	byID := false
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		switch {
+		case r.URL.Path == "/v1/servers":
+			return emptyList("servers")
+		case byID && strings.HasPrefix(r.URL.Path, "/v1/servers/"):
+			return apiError(http.StatusNotFound, "not_found")
+		}
+		return nil
+	})
+	w.clock.Step(time.Hour) // what is known of servers is old
+	if gone := w.gone(cloud); len(gone) != 0 {
+		t.Fatalf("in the first incident: %v", gone)
+	}
+	w.clock.Step(6 * time.Minute)
+	byID = true
+	if gone := w.gone(cloud); len(gone) != 0 {
+		t.Errorf("at the begin of the second: %v", gone)
+	}
+	w.clock.Step(6 * time.Minute)
+	if gone := w.gone(cloud); len(gone) != 6 {
+		t.Errorf("6 minutes later: %v, want all", gone)
+	}
+}
+
 func TestManyLoadBalancersThatDisappearAtOnceAreCreatedAgainAfterAWhile(t *testing.T) {
 	t.Parallel()
 	w := newEvidenceWorld(t, 1, 4)

@@ -129,6 +129,13 @@ func TestATargetKeepsItsAddressWhileOthersWaitForTheirRoutes(t *testing.T) {
 // For another private address, the load balancer leaves its network for a moment, with all private targets. What is public serves on.
 func TestAPublicTargetKeepsItsAddressWhileTheLoadBalancerIsInNoNetwork(t *testing.T) {
 	t.Parallel()
+	t.Run("public", func(t *testing.T) { t.Parallel(); changesPrivateAddress(t, false) })
+	t.Run("private", func(t *testing.T) { t.Parallel(); changesPrivateAddress(t, true) })
+}
+
+// changesPrivateAddress gives a load balancer another private address, and takes its public interface away if hides is set.
+func changesPrivateAddress(t *testing.T, hides bool) {
+	t.Helper()
 	w := newWorld(t, "instant", 3)
 	private := func(on, address string) map[string]string {
 		return map[string]string{"use-private-ip": on, "private-ipv4": address}
@@ -139,6 +146,15 @@ func TestAPublicTargetKeepsItsAddressWhileTheLoadBalancerIsInNoNetwork(t *testin
 	annotate(svc, private("false", "10.0.0.101"))
 	w.ensure(cloud, svc) // the first one is public
 	w.clock.Step(time.Minute)
+	hidden := private("true", "10.0.0.102")
+	if hidden["disable-public-network"] = "true"; hides {
+		annotate(svc, hidden)
+		_, _ = w.tryEnsure(cloud, svc)
+		if lb := w.theLoadBalancer(); lb.PublicNet.Enabled {
+			t.Errorf("a private Service is still public, with %+v", lb.Targets)
+		}
+		return
+	}
 	annotate(svc, private("true", "10.0.0.102"))
 	for now := range 120 {
 		w.ensure(cloud, svc)
