@@ -174,14 +174,16 @@ func changesPrivateAddress(t *testing.T, hides bool) {
 	}
 }
 
-// Where the type has no room for a target beside the selector that covers it, that is missing for a moment. No other one changes then.
+// Where the type has no room for a target in addition to the selector that covers it, that is missing for a moment. Then no other one
+// changes.
 func TestNoTargetChangesItsAddressWhileASelectorLeaves(t *testing.T) {
 	t.Parallel()
 	const nodes = 26 // one more than the type's limit
 	w := newWorld(t, "instant", nodes)
 	for i, id := range serverIDs(w.nodes) {
 		if i%2 == 1 {
-			_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: id}, hcloud.ServerUpdateOpts{Labels: map[string]string{"pool": "web"}})
+			_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: id},
+				hcloud.ServerUpdateOpts{Labels: map[string]string{"pool": "web"}})
 			w.must(err)
 		}
 	}
@@ -228,6 +230,29 @@ func TestAServerThatIsOffDoesNotHoldUpOtherAddresses(t *testing.T) {
 		if !target.UsePrivateIP {
 			t.Errorf("target %d: public", target.Server.Server.ID)
 		}
+	}
+}
+
+// A selector that leaves is not kept by a server that is off and only it has.
+func TestASelectorLeavesAlthoughOneOfItsServersIsOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 3)
+	for _, id := range serverIDs(w.nodes)[1:] {
+		_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: id},
+			hcloud.ServerUpdateOpts{Labels: map[string]string{"pool": "web"}})
+		w.must(err)
+	}
+	cloud, svc := w.provider(), newService("web", map[string]string{"server-selector": "pool=web"}, 80)
+	w.ensure(cloud, svc)
+	w.power(serverIDs(w.nodes)[2], false)
+	w.nodes = w.nodes[:2]
+	annotate(svc, map[string]string{"server-selector": ""})
+	for range 120 {
+		_, _ = w.tryEnsure(cloud, svc)
+		w.clock.Step(time.Second)
+	}
+	if lb := w.theLoadBalancer(); !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || len(lb.Targets) != 2 {
+		t.Errorf("got %+v", lb.Targets)
 	}
 }
 

@@ -72,8 +72,10 @@ func TestWhichSettingsDecideAboutCertificates(t *testing.T) {
 func TestASyncTakesTheNewestService(t *testing.T) {
 	t.Parallel()
 	service := func(uid string, kind corev1.ServiceType) *corev1.Service {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID(uid), ResourceVersion: uid + string(kind)},
-			Spec: corev1.ServiceSpec{Type: kind}}
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID(uid), ResourceVersion: uid + string(kind)},
+			Spec:       corev1.ServiceSpec{Type: kind},
+		}
 	}
 	old := service("a", corev1.ServiceTypeLoadBalancer)
 	old.ResourceVersion = "old"

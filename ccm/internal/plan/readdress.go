@@ -31,7 +31,7 @@ func readdress(plan *LoadBalancer, in Input) {
 	if !mayChange {
 		keepSelectors(plan, lb, now)
 	}
-	// A selector that leaves may take targets away for which there was no room beside it.
+	// A selector that leaves may take targets away for which there was no room in addition to it.
 	leaving, _ := (&difference{plan: plan, lb: lb}).selectors(nil)
 	mayChange = mayChange && len(leaving) == 0
 	for i, want := range plan.Targets {
@@ -89,8 +89,8 @@ func look(plan *LoadBalancer, in Input, now map[int64]hcloud.LoadBalancerTarget)
 		}
 	}
 	for _, t := range selectorsOf(in.Current) {
-		if !slices.Contains(ownSelectors(in.Current), selectorTarget{t.LabelSelector.Selector, t.UsePrivateIP}) {
-			continue
+		if (selectorTarget{t.LabelSelector.Selector, t.UsePrivateIP}) != plan.Selector {
+			continue // it leaves
 		}
 		for _, selected := range t.Targets {
 			s.ready, s.unknown = s.ready && IsHealthy(selected), s.unknown || isUnknown(selected)

@@ -171,7 +171,7 @@ func (g *guard) mayHaveNone(s *corev1.Service) bool {
 		_, released := g.released[lb.ID]
 		owner := lb.Labels[uidLabel]
 		joins := isShared(s) && plan.RecordOf(lb).Shared && lb.PublicNet.Enabled != isPrivate(s) && !mayBeIts(s, lb) &&
-			!g.contradicts(s, lb) && (owner == "" || g.serviceByUID(owner) != nil) // nobody joins one that has vanished
+			!g.contradicts(s, lb) && (owner == "" || g.serviceByUID(owner) != nil) // a Service that has vanished is not joined
 		return lb.Name == name && (released || owner != "" && !joins || !chosen || mayBeIts(s, lb))
 	})
 	// The service controller deletes what a vanished Service of the same name has left first.
