@@ -205,6 +205,44 @@ func TestNoTargetChangesItsAddressWhileASelectorLeaves(t *testing.T) {
 	}
 }
 
+// The Service asks for private addresses in a network in which no server is. What serves by its public address goes on.
+func TestPublicTargetsStayUntilTheirServersAreInTheNetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 3)
+	other, _, err := w.api.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "other", IPRange: cidr("192.168.0.0/16"),
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
+			IPRange: cidr("192.168.0.0/24")}}})
+	w.must(err)
+	svc := newService("web", nil, 80)
+	w.ensure(w.provider(), svc)
+	w.clock.Step(time.Minute) // health checks
+	cloud := w.provider(func(c *ccm.Config) { c.Network = "other" })
+	annotate(svc, map[string]string{"use-private-ip": "true"})
+	attach := func(ids []int64) {
+		for _, id := range ids {
+			_, _, err := w.api.Server.AttachToNetwork(t.Context(), &hcloud.Server{ID: id}, hcloud.ServerAttachToNetworkOpts{Network: other})
+			w.must(err)
+		}
+	}
+	for now := range 600 {
+		if now == 300 {
+			w.expectEvent("Warning", "keep their public addresses")
+			attach(serverIDs(w.nodes))
+			w.clock.Step(time.Hour) // what is known of servers is old
+		}
+		_, _ = w.tryEnsure(cloud, svc)
+		if n := len(healthyServers(w.theLoadBalancer())); n < 2 {
+			t.Fatalf("after %d s: %d healthy targets, want at least 2", now, n)
+		}
+		w.clock.Step(time.Second)
+	}
+	for _, target := range w.theLoadBalancer().Targets {
+		if !target.UsePrivateIP {
+			t.Errorf("target %d: public", target.Server.Server.ID)
+		}
+	}
+}
+
 // A server that is off is unhealthy with any address, and says nothing about the one that the Service asks for.
 func TestAServerThatIsOffDoesNotHoldUpOtherAddresses(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,8 @@ func (t Traffic) AwaitAnswer(ctx context.Context, service, address string, port 
 		answer, err = t.Get(ctx, address, port)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(answer.Service).To(Equal(t.env.Services.Namespace + "/" + service))
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed(), func() string { return t.met(ctx, service, address, port) })
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).
+		Should(Succeed(), func() string { return t.met(ctx, service, address, port) })
 	return answer
 }
 

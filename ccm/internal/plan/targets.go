@@ -65,7 +65,7 @@ func stayInNetwork(plan *LoadBalancer, in Input) []Note {
 // planTargets sets the plan's targets.
 func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 	var noAddress, noRoute []string
-	var targets []Target
+	var targets, public []Target
 	network := in.NetworkID
 	current, foreign := currentTargets(in.Current), RecordOf(in.Current).ForeignServers
 	if in.Current != nil {
@@ -87,9 +87,13 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 		target, address := chooseAddress(in, node, server, network, private)
 		if target.ServerID == 0 {
 			plan.Outside = append(plan.Outside, id)
-			if has := current[id]; private && has.Private { // the cloud drops it when the server leaves the network of the load balancer
+			has, is := current[id]
+			if private && has.Private { // the cloud drops it when the server leaves the network of the load balancer
 				targets = append(targets, has)
 				continue
+			}
+			if is && private && plan.Public {
+				public = append(public, has)
 			}
 			noAddress = append(noAddress, node.Name)
 			continue
@@ -108,6 +112,12 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 			}
 			plan.IPv6[id] = address
 		}
+	}
+	if len(targets) == 0 && len(public) > 0 { // as with a wrong network
+		targets, noAddress = public, nil
+		notes = append(notes, Note{Reason: event.SkippedNodes, Text: fmt.Sprintf("%d targets keep their public addresses, because none of "+
+			"the nodes' servers is attached to the network of HCLOUD_NETWORK: attach the servers, or correct HCLOUD_NETWORK", len(public)),
+			Unmet: true})
 	}
 	if in.allForeign() {
 		notes = append(notes, Note{Reason: event.SkippedNodes, Text: fmt.Sprintf(
