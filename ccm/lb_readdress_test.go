@@ -205,9 +205,16 @@ func TestNoTargetChangesItsAddressWhileASelectorLeaves(t *testing.T) {
 	}
 }
 
-// The Service asks for private addresses in a network in which no server is. What serves by its public address goes on.
+// The Service asks for private addresses in a network in which no server is. What serves by its public address continues.
 func TestPublicTargetsStayUntilTheirServersAreInTheNetwork(t *testing.T) {
 	t.Parallel()
+	t.Run("public", func(t *testing.T) { t.Parallel(); asksForPrivateAddresses(t, false) })
+	t.Run("private", func(t *testing.T) { t.Parallel(); asksForPrivateAddresses(t, true) })
+}
+
+// asksForPrivateAddresses does so in a network in which the servers are not until later, and hides the load balancer if hides is set.
+func asksForPrivateAddresses(t *testing.T, hides bool) {
+	t.Helper()
 	w := newWorld(t, "instant", 3)
 	other, _, err := w.api.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "other", IPRange: cidr("192.168.0.0/16"),
 		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
@@ -223,6 +230,14 @@ func TestPublicTargetsStayUntilTheirServersAreInTheNetwork(t *testing.T) {
 			_, _, err := w.api.Server.AttachToNetwork(t.Context(), &hcloud.Server{ID: id}, hcloud.ServerAttachToNetworkOpts{Network: other})
 			w.must(err)
 		}
+	}
+	if hides {
+		annotate(svc, map[string]string{"disable-public-network": "true"})
+		_, _ = w.tryEnsure(cloud, svc)
+		if lb := w.theLoadBalancer(); lb.PublicNet.Enabled {
+			t.Errorf("a private Service is still public, with %+v", lb.Targets)
+		}
+		return
 	}
 	for now := range 600 {
 		if now == 300 {
