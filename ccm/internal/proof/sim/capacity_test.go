@@ -28,7 +28,7 @@ func (g *guard) checkRemoval(action string, body []byte, lb *hcloud.LoadBalancer
 	want := g.wantedTargets(s, lb, g.world.kube.nodes())
 	healthy := g.healthyAt[lb.ID]
 	i := slices.IndexFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.Server != nil && t.Server.Server.ID == id })
-	if i < 0 || !isHealthy(lb.Targets[i]) || len(want) == 0 || slices.Contains(want, id) || g.mustLeave(s, lb) {
+	if i < 0 || !isHealthy(lb.Targets[i]) || len(want) == 0 || slices.Contains(want, id) || g.mustLeave(s, lb) || g.isNew(lb) {
 		return
 	}
 	others, instead := 0, 0
@@ -124,6 +124,11 @@ func (g *guard) checkCapacity(action string, body []byte, lb *hcloud.LoadBalance
 				lb.ID, port, missing)
 		}
 	}
+}
+
+// isNew reports whether all ports of a load balancer are so new that a sync may still run that has seen no target which serves.
+func (g *guard) isNew(lb *hcloud.LoadBalancer) bool {
+	return !slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return g.long(g.portsAt[lbPort{lb.ID, s.ListenPort}]) })
 }
 
 // takenTarget is a healthy target that the CCM has taken away.

@@ -218,7 +218,8 @@ func (g *guard) checkExposure(lb *hcloud.LoadBalancer) {
 func (g *guard) checkTargets(before, after *hcloud.LoadBalancer) {
 	low, known := g.low[after.ID]
 	had, has := served(before), served(after)
-	if s := g.ownerOf(after); !known || len(has) >= len(had) || s != nil && g.leavesNetwork(s, before) ||
+	if s := g.ownerOf(after); !known || len(has) >= len(had) || s != nil && g.mustLeave(s, before) ||
+		len(before.Services) == 0 || // it serves nothing, such as that of an heir
 		g.forced[after.Labels[uidLabel]] { // a protected load balancer of a Service that has vanished follows the Nodes
 		return
 	}
