@@ -28,7 +28,8 @@ func (g *guard) checkRemoval(action string, body []byte, lb *hcloud.LoadBalancer
 	want := g.wantedTargets(s, lb, g.world.kube.nodes())
 	healthy := g.healthyAt[lb.ID]
 	i := slices.IndexFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.Server != nil && t.Server.Server.ID == id })
-	if i < 0 || !isHealthy(lb.Targets[i]) || len(want) == 0 || slices.Contains(want, id) || g.mustLeave(s, lb) || g.isNew(lb) {
+	if i < 0 || !isHealthy(lb.Targets[i]) || len(want) == 0 || slices.Contains(want, id) || g.mustLeave(s, lb) ||
+		!slices.ContainsFunc(lb.Services, func(l hcloud.LoadBalancerService) bool { return !g.isNew(lb, l.ListenPort) }) {
 		return
 	}
 	others, instead := 0, 0
@@ -106,8 +107,8 @@ func (g *guard) checkCapacity(action string, body []byte, lb *hcloud.LoadBalance
 	}
 	for _, l := range lb.Services {
 		port := l.ListenPort
-		if !g.long(g.portsAt[lbPort{lb.ID, port}]) {
-			continue // a sync that began before has seen no target that serves it
+		if g.isNew(lb, port) {
+			continue
 		}
 		var missing []int64
 		for _, id := range want {
@@ -126,9 +127,9 @@ func (g *guard) checkCapacity(action string, body []byte, lb *hcloud.LoadBalance
 	}
 }
 
-// isNew reports whether all ports of a load balancer are so new that a sync may still run that has seen no target which serves.
-func (g *guard) isNew(lb *hcloud.LoadBalancer) bool {
-	return !slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return g.long(g.portsAt[lbPort{lb.ID, s.ListenPort}]) })
+// isNew reports whether a port is so new that a sync may still run that has seen no target which serves it.
+func (g *guard) isNew(lb *hcloud.LoadBalancer, port int) bool {
+	return time.Since(g.portsAt[lbPort{lb.ID, port}]) < time.Minute
 }
 
 // takenTarget is a healthy target that the CCM has taken away.
