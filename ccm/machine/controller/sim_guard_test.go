@@ -230,6 +230,19 @@ func (s *sim) confirm() {
 	}
 }
 
+// switchOn switches servers on that are off, if they are more than maxUnhealthy allows the controller to replace.
+func (s *sim) switchOn() {
+	off := slices.DeleteFunc(s.servers(), func(server *hcloud.Server) bool { return server.Status != hcloud.ServerStatusOff })
+	if len(off)*10 <= len(s.machines())*4 { // defaultMaxUnhealthy
+		return
+	}
+	for _, server := range off {
+		s.say("a person switches %s on", server.Name)
+		_, _, err := s.api.Server.Poweron(s.Context(), server)
+		s.must(err)
+	}
+}
+
 // quiet passes until nothing changes any more. A person comes after an hour.
 func (s *sim) quiet(when string) {
 	before, person := "", time.Now().Add(time.Hour)
@@ -237,6 +250,7 @@ func (s *sim) quiet(when string) {
 		if !person.IsZero() && time.Now().After(person) {
 			person = time.Time{}
 			s.confirm()
+			s.switchOn()
 		}
 		s.passes(1)
 		waits := slices.ContainsFunc(s.machines(), func(m v1alpha1.Machine) bool {
