@@ -186,11 +186,8 @@ func TestALentLoadBalancerIsUsedAndGivenBack(t *testing.T) {
 func TestALentLoadBalancerKeepsItsInterfaceAndItsNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
-	other, _, err := w.api.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "other", IPRange: cidr("192.168.0.0/16"),
-		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
-			IPRange: cidr("192.168.0.0/24")}}})
-	w.must(err)
-	_, _, err = w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
+	other := w.otherNetwork()
+	_, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
 		Name: "front", Location: &hcloud.Location{Name: "fsn1"},
 		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Network: other, PublicInterface: new(false),
 	})

@@ -28,9 +28,7 @@ func TestTargetsChangeTheirAddressInTurns(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "instant", 6)
 			for _, id := range serverIDs(w.nodes) {
-				_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: id},
-					hcloud.ServerUpdateOpts{Labels: map[string]string{"pool": "web"}})
-				w.must(err)
+				w.putInPool(id)
 			}
 			cloud, svc := w.provider(), newService("web", settings, 80)
 			w.ensure(cloud, svc)
@@ -81,11 +79,7 @@ func TestTargetsKeepTheirAddressUntilTheirFirstHealthCheck(t *testing.T) {
 				}
 				w.clock.Step(time.Second)
 			}
-			for _, target := range w.theLoadBalancer().Targets {
-				if !target.UsePrivateIP {
-					t.Errorf("target %d: public", target.Server.Server.ID)
-				}
-			}
+			w.expectPrivateTargets()
 		})
 	}
 }
@@ -117,11 +111,7 @@ func TestATargetKeepsItsAddressWhileOthersWaitForTheirRoutes(t *testing.T) {
 				}
 				w.clock.Step(time.Second)
 			}
-			for _, target := range w.theLoadBalancer().Targets {
-				if !target.UsePrivateIP {
-					t.Errorf("target %d: public", target.Server.Server.ID)
-				}
-			}
+			w.expectPrivateTargets()
 		})
 	}
 }
@@ -146,16 +136,13 @@ func changesPrivateAddress(t *testing.T, hides bool) {
 	annotate(svc, private("false", "10.0.0.101"))
 	w.ensure(cloud, svc) // the first one is public
 	w.clock.Step(time.Minute)
-	hidden := private("true", "10.0.0.102")
-	if hidden["disable-public-network"] = "true"; hides {
-		annotate(svc, hidden)
-		_, _ = w.tryEnsure(cloud, svc)
-		if lb := w.theLoadBalancer(); lb.PublicNet.Enabled {
-			t.Errorf("a private Service is still public, with %+v", lb.Targets)
-		}
+	later := private("true", "10.0.0.102")
+	if hides {
+		later["disable-public-network"] = "true"
+		w.expectHidden(cloud, svc, later)
 		return
 	}
-	annotate(svc, private("true", "10.0.0.102"))
+	annotate(svc, later)
 	for now := range 120 {
 		w.ensure(cloud, svc)
 		if n := len(healthyServers(w.theLoadBalancer())); n == 0 {
@@ -163,13 +150,8 @@ func changesPrivateAddress(t *testing.T, hides bool) {
 		}
 		w.clock.Step(time.Second)
 	}
-	lb := w.theLoadBalancer()
-	for _, target := range lb.Targets {
-		if !target.UsePrivateIP {
-			t.Errorf("target %d: public", target.Server.Server.ID)
-		}
-	}
-	if len(lb.PrivateNet) != 1 || lb.PrivateNet[0].IP.String() != "10.0.0.102" {
+	w.expectPrivateTargets()
+	if lb := w.theLoadBalancer(); len(lb.PrivateNet) != 1 || lb.PrivateNet[0].IP.String() != "10.0.0.102" {
 		t.Errorf("network %+v, want the new address", lb.PrivateNet)
 	}
 }
@@ -182,9 +164,7 @@ func TestNoTargetChangesItsAddressWhileASelectorLeaves(t *testing.T) {
 	w := newWorld(t, "instant", nodes)
 	for i, id := range serverIDs(w.nodes) {
 		if i%2 == 1 {
-			_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: id},
-				hcloud.ServerUpdateOpts{Labels: map[string]string{"pool": "web"}})
-			w.must(err)
+			w.putInPool(id)
 		}
 	}
 	cloud, svc := w.provider(), newService("web", map[string]string{"server-selector": "pool=web"}, 80)
@@ -198,11 +178,7 @@ func TestNoTargetChangesItsAddressWhileASelectorLeaves(t *testing.T) {
 		}
 		w.clock.Step(time.Second)
 	}
-	for _, target := range w.theLoadBalancer().Targets {
-		if !target.UsePrivateIP {
-			t.Errorf("after 15 minutes, still: %+v", target)
-		}
-	}
+	w.expectPrivateTargets()
 }
 
 // The Service asks for private addresses in a network in which no server is. What serves by its public address continues.
@@ -216,33 +192,24 @@ func TestPublicTargetsStayUntilTheirServersAreInTheNetwork(t *testing.T) {
 func asksForPrivateAddresses(t *testing.T, hides bool) {
 	t.Helper()
 	w := newWorld(t, "instant", 3)
-	other, _, err := w.api.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "other", IPRange: cidr("192.168.0.0/16"),
-		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
-			IPRange: cidr("192.168.0.0/24")}}})
-	w.must(err)
+	other := w.otherNetwork()
 	svc := newService("web", nil, 80)
 	w.ensure(w.provider(), svc)
 	w.clock.Step(time.Minute) // health checks
 	cloud := w.provider(func(c *ccm.Config) { c.Network = "other" })
 	annotate(svc, map[string]string{"use-private-ip": "true"})
-	attach := func(ids []int64) {
-		for _, id := range ids {
-			_, _, err := w.api.Server.AttachToNetwork(t.Context(), &hcloud.Server{ID: id}, hcloud.ServerAttachToNetworkOpts{Network: other})
-			w.must(err)
-		}
-	}
 	if hides {
-		annotate(svc, map[string]string{"disable-public-network": "true"})
-		_, _ = w.tryEnsure(cloud, svc)
-		if lb := w.theLoadBalancer(); lb.PublicNet.Enabled {
-			t.Errorf("a private Service is still public, with %+v", lb.Targets)
-		}
+		w.expectHidden(cloud, svc, map[string]string{"disable-public-network": "true"})
 		return
 	}
 	for now := range 600 {
 		if now == 300 {
 			w.expectEvent("Warning", "keep their public addresses")
-			attach(serverIDs(w.nodes))
+			for _, id := range serverIDs(w.nodes) {
+				_, _, err := w.api.Server.AttachToNetwork(t.Context(), &hcloud.Server{ID: id},
+					hcloud.ServerAttachToNetworkOpts{Network: other})
+				w.must(err)
+			}
 			w.clock.Step(time.Hour) // what is known of servers is old
 		}
 		_, _ = w.tryEnsure(cloud, svc)
@@ -251,11 +218,7 @@ func asksForPrivateAddresses(t *testing.T, hides bool) {
 		}
 		w.clock.Step(time.Second)
 	}
-	for _, target := range w.theLoadBalancer().Targets {
-		if !target.UsePrivateIP {
-			t.Errorf("target %d: public", target.Server.Server.ID)
-		}
-	}
+	w.expectPrivateTargets()
 }
 
 // A server that is off is unhealthy with any address, and says nothing about the one that the Service asks for.
@@ -279,11 +242,7 @@ func TestAServerThatIsOffDoesNotHoldUpOtherAddresses(t *testing.T) {
 		}
 		w.clock.Step(time.Second)
 	}
-	for _, target := range w.theLoadBalancer().Targets {
-		if !target.UsePrivateIP {
-			t.Errorf("target %d: public", target.Server.Server.ID)
-		}
-	}
+	w.expectPrivateTargets()
 }
 
 // A selector that leaves is not kept by a server that is off and only it has.
@@ -291,9 +250,7 @@ func TestASelectorLeavesAlthoughOneOfItsServersIsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 3)
 	for _, id := range serverIDs(w.nodes)[1:] {
-		_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: id},
-			hcloud.ServerUpdateOpts{Labels: map[string]string{"pool": "web"}})
-		w.must(err)
+		w.putInPool(id)
 	}
 	cloud, svc := w.provider(), newService("web", map[string]string{"server-selector": "pool=web"}, 80)
 	w.ensure(cloud, svc)
@@ -382,4 +339,42 @@ func healthyServers(lb *hcloud.LoadBalancer) (ids []int64) {
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
+}
+
+// expectPrivateTargets expects that all targets are private.
+func (w *world) expectPrivateTargets() {
+	w.t.Helper()
+	for _, target := range w.theLoadBalancer().Targets {
+		if !target.UsePrivateIP {
+			w.t.Errorf("a target is public: %+v", target)
+		}
+	}
+}
+
+// expectHidden expects that the first sync with new annotations takes the public interface away.
+func (w *world) expectHidden(cloud *ccm.Cloud, svc *corev1.Service, annotations map[string]string) {
+	w.t.Helper()
+	annotate(svc, annotations)
+	_, _ = w.tryEnsure(cloud, svc)
+	if lb := w.theLoadBalancer(); lb.PublicNet.Enabled {
+		w.t.Errorf("a private Service is still public, with %+v", lb.Targets)
+	}
+}
+
+// putInPool gives a server the label pool=web.
+func (w *world) putInPool(id int64) {
+	w.t.Helper()
+	_, _, err := w.api.Server.Update(w.t.Context(), &hcloud.Server{ID: id},
+		hcloud.ServerUpdateOpts{Labels: map[string]string{"pool": "web"}})
+	w.must(err)
+}
+
+// otherNetwork makes a network in which no server is.
+func (w *world) otherNetwork() *hcloud.Network {
+	w.t.Helper()
+	other, _, err := w.api.Network.Create(w.t.Context(), hcloud.NetworkCreateOpts{Name: "other", IPRange: cidr("192.168.0.0/16"),
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
+			IPRange: cidr("192.168.0.0/24")}}})
+	w.must(err)
+	return other
 }

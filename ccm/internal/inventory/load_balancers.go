@@ -57,7 +57,7 @@ func (s *LoadBalancers) listAll(ctx context.Context) (map[string][]*hcloud.LoadB
 	}
 	byUID := map[string][]*hcloud.LoadBalancer{}
 	for _, lb := range lbs {
-		for _, uid := range append(plan.GuestsOf(lb), lb.Labels[plan.LabelServiceUID]) {
+		for _, uid := range servicesOf(lb) {
 			byUID[uid] = append(byUID[uid], lb)
 		}
 	}
@@ -187,7 +187,7 @@ func (s *LoadBalancers) FindBy(ctx context.Context, selector string) ([]*hcloud.
 		return nil, fmt.Errorf("listing load balancers with the label %q: the token changed during the request; will try again", selector)
 	}
 	for _, lb := range lbs {
-		for _, uid := range append(plan.GuestsOf(lb), lb.Labels[plan.LabelServiceUID]) {
+		for _, uid := range servicesOf(lb) {
 			s.evidence.SawLoadBalancer(uid)
 		}
 	}
@@ -229,6 +229,11 @@ func (s *LoadBalancers) onePage(ctx context.Context, uid string) (lbs []*hcloud.
 		lbs = guest
 	}
 	return lbs, true, nil
+}
+
+// servicesOf returns the UIDs of the guests and of the owner, which is "" if there is none.
+func servicesOf(lb *hcloud.LoadBalancer) []string {
+	return append(plan.GuestsOf(lb), lb.Labels[plan.LabelServiceUID])
 }
 
 // Written must be called after a write for the Service: a list that was fetched before may lack it.

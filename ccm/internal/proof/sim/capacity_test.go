@@ -155,19 +155,19 @@ const (
 // noteTaken is told of each state of a load balancer. A port that is gone has lost nothing when it comes again.
 func (g *guard) noteTaken(lb *hcloud.LoadBalancer) {
 	healthy := healthyServers(lb.Targets)
-	was := g.portsAt
-	g.portsAt = maps.Clone(was)
-	maps.DeleteFunc(g.portsAt, func(p lbPort, _ time.Time) bool { return p.lb == lb.ID })
+	listens := func(port int) bool {
+		return slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == port })
+	}
+	maps.DeleteFunc(g.portsAt, func(p lbPort, _ time.Time) bool { return p.lb == lb.ID && !listens(p.port) })
 	for _, s := range lb.Services {
-		p := lbPort{lb.ID, s.ListenPort}
-		if g.portsAt[p] = was[p]; was[p].IsZero() {
+		if p := (lbPort{lb.ID, s.ListenPort}); g.portsAt[p].IsZero() {
 			g.portsAt[p] = time.Now()
 		}
 	}
 	for t, how := range g.taken {
 		switch {
 		case t.lb != lb.ID:
-		case !slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == t.port }):
+		case !listens(t.port):
 			delete(g.taken, t)
 		case !healthy[t.port][t.server]:
 			g.taken[t] = away

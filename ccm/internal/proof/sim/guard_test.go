@@ -83,8 +83,8 @@ type guard struct {
 func newGuard(w *world) *guard {
 	return &guard{world: w, forced: map[string]bool{}, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{},
 		networks: map[int64]*hcloud.Network{}, others: map[string]bool{}, ended: map[int64]time.Time{},
-		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{}, alone: map[int64]bool{},
-		changed: map[string]time.Time{}, put: map[string]time.Time{},
+		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{},
+		alone: map[int64]bool{}, changed: map[string]time.Time{}, put: map[string]time.Time{},
 		certs: map[int64]*hcloud.Certificate{}, routed: map[int64]bool{}, moved: map[int64]time.Time{},
 		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{},
 		healthyAt: map[int64]map[int64]time.Time{}, left: map[int64][]time.Time{},
