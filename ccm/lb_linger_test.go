@@ -1,6 +1,7 @@
 package ccm_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 )
 
@@ -78,10 +80,12 @@ func TestTheComparisonLooksAgainAtTargetsThatWait(t *testing.T) {
 	before, after := w.nodes[:1], w.nodes[1:]
 	svc := newService("web", nil, 80)
 	cloud := w.provider() // without a periodic comparison
-	w.lead(cloud, fake.NewClientset(svc.DeepCopy(), before[0].DeepCopy(), after[0].DeepCopy()))
+	kube := fake.NewClientset(svc.DeepCopy(), before[0].DeepCopy(), after[0].DeepCopy())
+	w.lead(cloud, kube)
 	w.nodes = before
 	w.ensure(cloud, svc)
 	w.clock.Step(time.Minute) // health checks
+	changeNode(t, kube, before[0], exclude)
 	lbs, _ := cloud.LoadBalancer()
 	if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, after); err != nil || len(w.theLoadBalancer().Targets) != 2 {
 		t.Errorf("%v, %d targets", err, len(w.theLoadBalancer().Targets))
@@ -90,6 +94,43 @@ func TestTheComparisonLooksAgainAtTargetsThatWait(t *testing.T) {
 		w.clock.Step(time.Second)
 		return targetIDs(w.theLoadBalancer())
 	}).WithTimeout(time.Minute).Should(gomega.Equal(serverIDs(after)))
+}
+
+// A sync may have waited for another one while the nodes that it got were chosen again, and a comparison has those of the last call.
+func TestAListOfNodesThatIsOldRemovesNoTarget(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	svc := newService("web", nil, 80)
+	cloud := w.provider()
+	kube := fake.NewClientset(svc.DeepCopy(), w.nodes[0].DeepCopy(), w.nodes[1].DeepCopy())
+	w.lead(cloud, kube)
+	w.ensure(cloud, svc)
+	lbs, _ := cloud.LoadBalancer()
+	expect := func(targets int, message string) {
+		t.Helper()
+		if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, nil); !strings.Contains(fmt.Sprint(err), message) ||
+			len(w.theLoadBalancer().Targets) != targets {
+			t.Errorf("%d targets, want %d: %v", len(w.theLoadBalancer().Targets), targets, err)
+		}
+	}
+	expect(2, "begins again")
+	changeNode(t, kube, w.nodes[0], exclude)
+	changeNode(t, kube, w.nodes[1], func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}} })
+	gomega.NewWithT(t).Eventually(func() error { return lbs.UpdateLoadBalancer(t.Context(), "", svc, nil) }).Should(gomega.Succeed())
+	expect(0, "nil")
+}
+
+func changeNode(t *testing.T, kube kubernetes.Interface, node *corev1.Node, change func(*corev1.Node)) {
+	t.Helper()
+	changed := node.DeepCopy()
+	change(changed)
+	if _, err := kube.CoreV1().Nodes().Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exclude(n *corev1.Node) {
+	metav1.SetMetaDataLabel(&n.ObjectMeta, corev1.LabelNodeExcludeBalancers, "")
 }
 
 // The nodes of a Service are replaced by others, of which some are up at once and one more each half minute.

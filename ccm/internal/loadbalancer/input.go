@@ -131,7 +131,7 @@ func (s *serviceSync) readServers(ctx context.Context) {
 	nodes := s.in.Nodes
 	if s.in.Settings.ServerSelector != "" {
 		all, _ := s.evidence.Listers()
-		s.in.Excluded = plan.ExcludedBy(nodeinfo.List(all))
+		s.in.Excluded = nodeinfo.Excluded(nodeinfo.List(all))
 		nodes = slices.Concat(nodes, s.in.Excluded)
 	}
 	asks := map[int64]inventory.Ask{}

@@ -3,11 +3,11 @@ package loadbalancer
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	cloudapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
@@ -103,23 +103,21 @@ func names(targets []plan.Target) string {
 	return plan.Abbreviate(servers)
 }
 
-// nodesByServer returns all Nodes that there are now.
-func (l *Controller) nodesByServer() map[int64]*corev1.Node {
-	lister, _ := l.evidence.Listers()
-	return maps.Collect(nodeinfo.ByServer(lister))
-}
-
-// checkNode returns an error if a target is to leave whose Node has changed since the sync began: it may be chosen again. To remove many
-// targets takes many seconds.
+// checkNode returns an error if a target is to leave whose Node is not as the sync knows it: it may be chosen again. To remove many
+// targets takes many seconds, and the service controller may have chosen the nodes some time before.
 func (s *serviceSync) checkNode(op plan.Op) error {
-	was := s.began[op.Target.ServerID]
-	if op.Kind != plan.OpRemoveTarget || op.Undo != nil || was == nil {
+	if op.Kind != plan.OpRemoveTarget || op.Undo != nil {
 		return nil
 	}
-	now := s.nodesByServer()[op.Target.ServerID]
-	if now == nil || now == was || now.DeletionTimestamp != nil ||
-		maps.Equal(now.Labels, was.Labels) && equality.Semantic.DeepEqual(now.Spec.Taints, was.Spec.Taints) {
-		return nil
+	lister, _ := s.evidence.Listers()
+	for id, now := range nodeinfo.ByServer(lister) {
+		if id != op.Target.ServerID || !nodeinfo.MayServe(now) {
+			continue
+		}
+		i := slices.IndexFunc(s.in.Nodes, func(n *corev1.Node) bool { return n.Name == now.Name })
+		if i < 0 || !maps.Equal(now.Labels, s.in.Nodes[i].Labels) {
+			return cloudapi.NewRetryError(fmt.Sprintf("node %s has changed meanwhile, so the sync begins again", now.Name), time.Second)
+		}
 	}
-	return cloudapi.NewRetryError(fmt.Sprintf("node %s has changed meanwhile, so the sync begins again", now.Name), time.Second)
+	return nil
 }

@@ -70,9 +70,8 @@ type serviceSync struct {
 	opts  Options
 
 	in       plan.Input
-	began    map[int64]*corev1.Node // by server: all Nodes when the sync began
-	unknown  []string               // annotations
-	obsolete []*hcloud.Certificate  // to delete when no port uses them
+	unknown  []string              // annotations
+	obsolete []*hcloud.Certificate // to delete when no port uses them
 	errs     []error
 	result   Result
 }
@@ -80,7 +79,6 @@ type serviceSync struct {
 // run makes the sync. A new load balancer is created only if all settings are right: a mistyped
 // disable-public-network must not expose a Service. An existing one gets all that is right.
 func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
-	s.began = s.nodesByServer()
 	lb, err := s.find(ctx, s.svc)
 	if err != nil {
 		return err

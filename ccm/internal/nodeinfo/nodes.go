@@ -3,11 +3,13 @@ package nodeinfo
 import (
 	"iter"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	servicecontroller "k8s.io/cloud-provider/controllers/service"
 	nodeutil "k8s.io/component-helpers/node/util"
 )
 
@@ -32,6 +34,26 @@ func NetworkCondition(node *corev1.Node) *corev1.NodeCondition {
 func LacksRoute(node *corev1.Node) bool {
 	c := NetworkCondition(node)
 	return c != nil && c.Status == corev1.ConditionTrue && c.Reason == ReasonNoRoute
+}
+
+// isExcluded reports whether the Node has the label that excludes it from load balancers. Its value may be false.
+func isExcluded(node *corev1.Node) bool {
+	value, has := node.Labels[corev1.LabelNodeExcludeBalancers]
+	off, err := strconv.ParseBool(value)
+	return has && (err != nil || off)
+}
+
+// Excluded returns the nodes that are excluded from load balancers by their label. The service controller does not pass them to the
+// provider.
+func Excluded(all []*corev1.Node) []*corev1.Node {
+	return slices.DeleteFunc(slices.Clone(all), func(n *corev1.Node) bool { return !isExcluded(n) })
+}
+
+// MayServe reports whether the service controller passes the Node to the provider: neither its label nor the cluster autoscaler excludes
+// it, and it is not being deleted.
+func MayServe(node *corev1.Node) bool {
+	leaves := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == servicecontroller.ToBeDeletedTaint })
+	return !isExcluded(node) && !leaves && node.DeletionTimestamp.IsZero()
 }
 
 // List returns all known nodes, or none before the informers exist.

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
@@ -216,15 +215,4 @@ func (d *difference) obsoleteSelectors() []selectorTarget {
 		return nil
 	}
 	return slices.DeleteFunc(ownSelectors(d.lb), func(s selectorTarget) bool { return s.Selector == d.plan.Selector.Selector })
-}
-
-// ExcludedBy returns the nodes with the label that excludes them from load balancers. The service controller
-// does not pass them to the provider.
-func ExcludedBy(all []*corev1.Node) (excluded []*corev1.Node) {
-	for _, n := range all {
-		if _, is := n.Labels[corev1.LabelNodeExcludeBalancers]; is {
-			excluded = append(excluded, n)
-		}
-	}
-	return excluded
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
@@ -348,14 +347,5 @@ func TestTargetsMoveToASelectorAndBack(t *testing.T) {
 					limit)
 			}
 		}
-	}
-}
-
-func TestExcludedNodesAreThoseWithTheLabel(t *testing.T) {
-	t.Parallel()
-	a, b := ccmtest.Node("a", ""), ccmtest.Node("b", "")
-	b.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""}
-	if got := ExcludedBy([]*corev1.Node{a, b}); !slices.Equal(got, []*corev1.Node{b}) {
-		t.Errorf("got %v", got)
 	}
 }

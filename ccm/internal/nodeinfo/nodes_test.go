@@ -1,0 +1,35 @@
+package nodeinfo_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
+)
+
+func TestNodesThatLoadBalancersMayHave(t *testing.T) {
+	t.Parallel()
+	label := func(value string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: value, Labels: map[string]string{corev1.LabelNodeExcludeBalancers: value}}}
+	}
+	leaving := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}}}}
+	deleted := &corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now())}}
+	excluded := []*corev1.Node{label(""), label("true"), label("yes")}
+	others := []*corev1.Node{{}, label("false"), label("0")}
+	if got := nodeinfo.Excluded(slices.Concat(excluded, others, []*corev1.Node{leaving, deleted})); !slices.Equal(got, excluded) {
+		t.Errorf("excluded are %v, want %v", got, excluded)
+	}
+	for _, n := range others {
+		if !nodeinfo.MayServe(n) {
+			t.Errorf("%v may not serve", n)
+		}
+	}
+	for _, n := range append(excluded, leaving, deleted) {
+		if nodeinfo.MayServe(n) {
+			t.Errorf("%v may serve", n)
+		}
+	}
+}
