@@ -101,7 +101,7 @@ func (g *guard) checkCapacity(action string, body []byte, lb *hcloud.LoadBalance
 	before, after := healthyServers(lb.Targets), healthyServers(slices.DeleteFunc(slices.Clone(lb.Targets), leaves))
 	s := g.ownerOf(lb)
 	want := g.wantedTargets(s, lb, g.world.kube.nodes())
-	most := 1
+	most := 1 + max(0, len(want)-room(s, lb)) // a selector may have served more than there is room for without it
 	if len(lb.Targets) >= lb.LoadBalancerType.MaxTargets-1 {
 		most++
 	}
@@ -112,6 +112,9 @@ func (g *guard) checkCapacity(action string, body []byte, lb *hcloud.LoadBalance
 		}
 		var missing []int64
 		for _, id := range want {
+			if s := g.servers[id]; s != nil && s.Status != hcloud.ServerStatusRunning {
+				continue // it is healthy only until some health checks have failed
+			}
 			_, taken := g.taken[takenTarget{lb.ID, id, port}]
 			if !after[port][id] && (before[port][id] || taken && !g.lost[id]) {
 				missing = append(missing, id)

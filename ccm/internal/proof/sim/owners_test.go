@@ -114,6 +114,12 @@ func (w *world) mistakeClusterID(n int) {
 			return
 		}
 	}
+	// With another ID, one that shows no address gets a load balancer of its own, as in a copy of a cluster.
+	if slices.ContainsFunc(w.kube.services(), func(s *corev1.Service) bool {
+		return len(s.Status.LoadBalancer.Ingress) == 0 && len(w.guard.owned(s)) > 0 && !plan.HidesAddresses(s, nil)
+	}) {
+		return
+	}
 	right := w.clusterID
 	w.clusterID = []string{"b", "", "aa"}[n%3]
 	w.restart()

@@ -157,6 +157,7 @@ func TestSim(t *testing.T) {
 		done, requests, writes = done+1, requests+o.Requests, writes+o.Writes
 		if o.Rule != "" {
 			failures++
+			fmt.Fprintf(os.Stderr, "sim: seed %d has failed: %s\n", seed, o.Rule)
 		}
 		brief := failures > *shrinkFlag
 		if done == int(*seedsFlag) || time.Since(shown) > 15*time.Second {

@@ -253,7 +253,7 @@ func vanish(w *world, who string, n, _ int) {
 			known[id] = true
 		}
 	}
-	if len(known) < 3 || len(known) < len(w.kube.nodes()) || w.away {
+	if len(known) < len(w.kube.nodes()) || w.away {
 		return
 	}
 	w.withServer(who, func(s *hcloud.Server) error { _, _, err := w.api.Server.Poweroff(ctx, s); return err })

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // This file is about a second cluster in the same project and network. It was made from a backup of the first one: its Services have
@@ -80,6 +82,12 @@ func (w *world) twoClusters(n, m int) {
 	}
 	if w.crash != nil || !w.guard.ok() || w.guard.network() == nil {
 		return
+	}
+	for _, lb := range w.guard.loadBalancers() {
+		if lb.Labels[clusterLabel] == "" && lb.Labels[plan.LabelClusterUID] != "" { // it has no owner that would do it
+			_, _, err := w.api.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: relabelled(lb.Labels, w.clusterID)})
+			w.try(err)
+		}
 	}
 	s := w.startSecond()
 	s.putService("a", managed, 1)

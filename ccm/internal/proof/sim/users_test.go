@@ -271,6 +271,7 @@ func excludeNode(w *world, who string, _, _ int) {
 		n.Labels[corev1.LabelNodeExcludeBalancers] = ""
 	}
 	must(w.kube.Update(nodesResource, n, ""))
+	w.guard.nodesChange() // one target less is wanted now
 }
 
 // splitPool excludes every second Node, so that a switch has something to switch to.
