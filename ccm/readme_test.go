@@ -317,3 +317,21 @@ func TestTheCheckOfReferencesFindsWhatIsNotThere(t *testing.T) {
 		}
 	}
 }
+
+func TestTheReadmeExplainsEachEvent(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("internal/event/event.go")
+	readme, readErr := os.ReadFile("README.md")
+	if err != nil || readErr != nil {
+		t.Fatal(err, readErr)
+	}
+	reasons := regexp.MustCompile(`(?m)^\t\w+ += "(\w+)"$`).FindAllStringSubmatch(string(source), -1)
+	for _, reason := range reasons {
+		if !strings.Contains(string(readme), "`"+reason[1]+"`") {
+			t.Errorf("README.md does not explain the event %s", reason[1])
+		}
+	}
+	if len(reasons) < 20 {
+		t.Errorf("found %d reasons in event.go", len(reasons))
+	}
+}

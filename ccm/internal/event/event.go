@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Reasons of events. Package ccm documents them.
+// Reasons of events. The CCM's README documents them.
 const (
 	InvalidSettings   = "InvalidSettings"
 	UnknownAnnotation = "UnknownAnnotation"
