@@ -165,21 +165,34 @@ func TestARedirectBesideAnotherServicesPort80(t *testing.T) {
 	})
 }
 
-func TestALoadBalancerIsKeptIfTheServiceThatSharedItFirstAsksForIt(t *testing.T) {
+// A deletion cannot be undone: what the one asks for that shared it first counts, and what the last one asks for itself.
+func TestALoadBalancerIsKeptIfOneOfItsOwnersAsksForIt(t *testing.T) {
 	t.Parallel()
-	w := newSharingWorld(t, "instant", 1)
-	first, second := newService("first", share, 80), newService("second", share, 443)
-	annotate(first, map[string]string{"keep-on-delete": "true"})
-	w.ensure(w.provider(), first)
-	w.ensure(w.provider(), second)
-	w.remove(w.provider(), first)
-	w.remove(w.provider(), second)
-	lb := w.theLoadBalancer()
-	for key := range lb.Labels {
-		t.Errorf("label %s is left", key)
-	}
-	if len(lb.Services) > 0 {
-		t.Errorf("ports %v are left", listenPorts(lb))
+	for _, keeper := range []string{"first", "second"} {
+		t.Run(keeper, func(t *testing.T) {
+			t.Parallel()
+			w := newSharingWorld(t, "instant", 1)
+			first, second := newService("first", share, 80), newService("second", share, 443)
+			w.ensure(w.provider(), first)
+			if keeper == "first" {
+				annotate(first, map[string]string{"keep-on-delete": "true"})
+				w.ensure(w.provider(), first)
+			}
+			w.ensure(w.provider(), second)
+			if keeper == "second" {
+				annotate(second, map[string]string{"keep-on-delete": "true"})
+				w.expectUnmet(second, "keep-on-delete", "differs from load balancer")
+			}
+			w.remove(w.provider(), first)
+			w.remove(w.provider(), second)
+			lb := w.theLoadBalancer()
+			for key := range lb.Labels {
+				t.Errorf("label %s is left", key)
+			}
+			if len(lb.Services) > 0 {
+				t.Errorf("ports %v are left", listenPorts(lb))
+			}
+		})
 	}
 }
 

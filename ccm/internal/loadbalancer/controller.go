@@ -236,7 +236,7 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 		}
 		effective, _, _ = plan.WithSharedSettings(svc, lb, l.defaults)
 	}
-	settings, err := l.deletionSettings(effective)
+	settings, err := l.deletionSettings(svc, effective)
 	if err != nil {
 		return err
 	}

@@ -143,15 +143,20 @@ func (l *Controller) delete(ctx context.Context, svc *corev1.Service, settings *
 	return nil
 }
 
-// deletionSettings returns the settings of a Service that is about to lose its load balancer. It fails if it
-// is not certain what the Service wants then: a mistyped keep-on-delete must not delete anything.
-func (l *Controller) deletionSettings(svc *corev1.Service) (plan.Settings, error) {
-	settings, _, mistakes := plan.ParseAnnotations(svc.Annotations, l.defaults)
-	for _, m := range mistakes {
+// deletionSettings returns the settings of a Service that is about to lose its load balancer, and that has the effective ones on it.
+// It fails if it is not certain whether the load balancer is kept. One that the Service itself wants to keep is kept, also if those that
+// shared it have not asked for that: a deletion cannot be undone.
+func (l *Controller) deletionSettings(svc, effective *corev1.Service) (plan.Settings, error) {
+	own, _, mistakes := plan.ParseAnnotations(svc.Annotations, l.defaults)
+	settings, _, others := plan.ParseAnnotations(effective.Annotations, l.defaults)
+	for _, m := range append(mistakes, others...) {
 		if a, ok := errors.AsType[plan.AnnotationError](m); ok && a.Setting() == "keep-on-delete" {
 			l.events.Warning(svc, event.InvalidSettings, "%v; the load balancer is neither deleted nor kept until this is corrected", a)
 			return settings, plan.InvalidSettings(a)
 		}
+	}
+	if keep := own.KeepOnDelete; keep != nil && *keep {
+		settings.KeepOnDelete = keep
 	}
 	return settings, nil
 }

@@ -98,7 +98,7 @@ func (l *Controller) inherit(ctx context.Context, svc *corev1.Service, lb *hclou
 // endInherited deletes a load balancer and the managed certificates that the production CCM made for a Service that
 // is deleted before it has inherited them. With keep-on-delete, the load balancer is retained.
 func (l *Controller) endInherited(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
-	settings, err := l.deletionSettings(svc)
+	settings, err := l.deletionSettings(svc, svc)
 	if err != nil {
 		return err
 	}
