@@ -147,13 +147,19 @@ func TestWhatWasVisibleOnceMakesNoEmptyListBelievable(t *testing.T) {
 // last answer that showed it.
 func TestALoadBalancerThatWasSeenIsNotMissingSinceEarlier(t *testing.T) {
 	t.Parallel()
-	for name, incident := range map[string]bool{"a person deleted the one before": false, "an earlier incident": true} {
+	for name, see := range map[string]func(*evidenceWorld, *ccm.Cloud, *ccm.Resync){
+		"a person deleted the one before": nil,
+		"an earlier incident":             func(w *evidenceWorld, _ *ccm.Cloud, r *ccm.Resync) { r.LoadBalancers(w.t.Context()) },
+		"an earlier incident, and a new Service since": func(w *evidenceWorld, cloud *ccm.Cloud, _ *ccm.Resync) {
+			w.ensure(cloud, newService("new", nil, 80))
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newEvidenceWorld(t, 2, 1)
 			svc := w.services[0]
 			cloud, r := w.start()
-			if incident {
+			if see != nil {
 				w.wire.setIntercept(noLoadBalancers)
 			} else {
 				_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.loadBalancers()[0])
@@ -162,8 +168,8 @@ func TestALoadBalancerThatWasSeenIsNotMissingSinceEarlier(t *testing.T) {
 			_, _ = w.tryEnsure(cloud, svc)
 			w.wire.setIntercept(nil)
 			w.clock.Step(3 * time.Minute)
-			if incident {
-				r.LoadBalancers(t.Context())
+			if see != nil {
+				see(w, cloud, r)
 			}
 			w.clock.Step(3 * time.Minute)
 			w.wire.setIntercept(noLoadBalancers)

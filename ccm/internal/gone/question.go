@@ -68,7 +68,8 @@ type Question struct {
 	mu         sync.Mutex
 	recognised string // token with which something that is known was visible
 	missing    map[Kind]map[string]time.Time
-	empty      map[Kind]bool // the last list was empty
+	empty      map[Kind]bool   // the last list was empty
+	listedWith map[Kind]string // the token of the last list
 }
 
 // Ask asks the API with a list, and judges the answer.
@@ -122,11 +123,14 @@ func (q *Question) Listed(kind Kind, token string, listed map[string]bool) {
 	current := q.Token()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	missing := stillMissing(q.missing[kind], known, listed, q.Clock.Now())
 	if q.missing == nil {
-		q.missing, q.empty = map[Kind]map[string]time.Time{}, map[Kind]bool{}
+		q.missing, q.empty, q.listedWith = map[Kind]map[string]time.Time{}, map[Kind]bool{}, map[Kind]string{}
 	}
-	q.missing[kind], q.empty[kind] = missing, len(listed) == 0
+	if q.listedWith[kind] != token {
+		q.missing[kind] = nil // what another project lacks is not missing
+	}
+	missing := stillMissing(q.missing[kind], known, listed, q.Clock.Now())
+	q.missing[kind], q.empty[kind], q.listedWith[kind] = missing, len(listed) == 0, token
 	if len(missing) < len(known) && token == current {
 		q.recognised = token
 	}

@@ -128,6 +128,22 @@ func TestAnotherProjectProvesNothing(t *testing.T) {
 	}
 }
 
+// What is missing in another project has not been missing in this one.
+func TestAnAnswerWithAnotherTokenDoesNotCountForHowLong(t *testing.T) {
+	t.Parallel()
+	c, q := newCloud(1)
+	q.Saw("right")
+	c.lose(1)
+	c.token = "other"
+	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	c.clock.Step(Hold)
+	c.token = "right"
+	q.Saw("right")
+	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	c.clock.Step(Hold)
+	want(t, q.Ask(t.Context(), Server, "0"), Gone)
+}
+
 // A list that was asked for with the old token arrives after the new one has shown something of the cluster.
 func TestALateAnswerWithTheOldTokenChangesNothing(t *testing.T) {
 	t.Parallel()

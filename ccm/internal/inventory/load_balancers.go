@@ -186,12 +186,17 @@ func (s *LoadBalancers) FindBy(ctx context.Context, selector string) ([]*hcloud.
 	if err == nil && token != s.evidence.currentToken() {
 		return nil, fmt.Errorf("listing load balancers with the label %q: the token changed during the request; will try again", selector)
 	}
+	s.saw(lbs)
+	return lbs, err
+}
+
+// saw tells the evidence of load balancers that an answer other than the list of all has shown.
+func (s *LoadBalancers) saw(lbs []*hcloud.LoadBalancer) {
 	for _, lb := range lbs {
 		for _, uid := range servicesOf(lb) {
 			s.evidence.SawLoadBalancer(uid)
 		}
 	}
-	return lbs, err
 }
 
 // onePage returns those that the Service owns, or else the one on which it is a guest, with one request. It reports false if the
@@ -217,6 +222,7 @@ func (s *LoadBalancers) onePage(ctx context.Context, uid string) (lbs []*hcloud.
 		s.crowded = true
 		return nil, false, nil
 	}
+	s.saw(all)
 	var guest []*hcloud.LoadBalancer
 	for _, lb := range all {
 		if lb.Labels[plan.LabelServiceUID] == uid {
