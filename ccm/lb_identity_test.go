@@ -1,6 +1,7 @@
 package ccm_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -141,5 +142,29 @@ func TestAServiceThatHidesItsAddressesGetsNoSecondLoadBalancer(t *testing.T) {
 	_, err := w.tryEnsure(w.provider(func(c *ccm.Config) { c.ClusterID = "mistyped" }), svc)
 	if err == nil || !strings.Contains(err.Error(), "correct HCLOUD_CLUSTER_ID") || len(w.loadBalancers()) != 1 {
 		t.Errorf("%v, %d load balancers", err, len(w.loadBalancers()))
+	}
+}
+
+// The copy of a cluster has made a load balancer for the Service with the same UID, which is a guest in the original.
+func TestAGuestIsFoundAlthoughACopyOfItHasALoadBalancer(t *testing.T) {
+	t.Parallel()
+	for _, shows := range []bool{true, false} {
+		t.Run(fmt.Sprintf("it shows an address: %t", shows), func(t *testing.T) {
+			t.Parallel()
+			w := newSharingWorld(t, "instant", 1)
+			original := w.provider(func(c *ccm.Config) { c.ClusterID = "original" })
+			first, second := newService("first", share, 80), newService("second", share, 443)
+			w.ensure(original, first)
+			w.ensure(original, second)
+			w.ensure(w.provider(func(c *ccm.Config) { c.ClusterID = "copy" }), newService("second", nil, 443))
+			if !shows {
+				second.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+			}
+			w.remove(original, second)
+			w.remove(original, first)
+			if lb := w.theLoadBalancer(); lb.Labels["ccm-from-scratch/cluster"] != "copy" {
+				t.Errorf("left is the load balancer with labels %v", lb.Labels)
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -199,8 +200,7 @@ func (s *LoadBalancers) saw(lbs []*hcloud.LoadBalancer) {
 	}
 }
 
-// onePage returns those that the Service owns, or else the one on which it is a guest, with one request. It reports false if the
-// project has more load balancers than one page shows: a list of several pages proves nothing, because what moves to an earlier
+// onePage returns those that the Service owns, or on which it is a guest, with one request. It reports false if the project has more load balancers than one page shows: a list of several pages proves nothing, because what moves to an earlier
 // page meanwhile is missing.
 func (s *LoadBalancers) onePage(ctx context.Context, uid string) (lbs []*hcloud.LoadBalancer, complete bool, err error) {
 	s.mu.Lock()
@@ -223,18 +223,7 @@ func (s *LoadBalancers) onePage(ctx context.Context, uid string) (lbs []*hcloud.
 		return nil, false, nil
 	}
 	s.saw(all)
-	var guest []*hcloud.LoadBalancer
-	for _, lb := range all {
-		if lb.Labels[plan.LabelServiceUID] == uid {
-			lbs = append(lbs, lb)
-		} else if plan.IsGuest(lb, uid) {
-			guest = append(guest, lb)
-		}
-	}
-	if len(lbs) == 0 {
-		lbs = guest
-	}
-	return lbs, true, nil
+	return slices.DeleteFunc(all, func(lb *hcloud.LoadBalancer) bool { return !plan.Serves(lb, uid) }), true, nil
 }
 
 // servicesOf returns the UIDs of the guests and of the owner, which is "" if there is none.

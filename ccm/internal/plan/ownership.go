@@ -121,14 +121,21 @@ func (o Ownership) OtherOwner(labels map[string]string, uid string) string {
 	return ""
 }
 
-// OwnedBy returns those of the load balancers that belong to the Service, or on which it is a guest.
-func (o Ownership) OwnedBy(lbs []*hcloud.LoadBalancer, uid string) (owned []*hcloud.LoadBalancer) {
+// OwnedBy returns those of the load balancers that belong to the Service, or else those on which it is a guest.
+func (o Ownership) OwnedBy(lbs []*hcloud.LoadBalancer, uid string) []*hcloud.LoadBalancer {
+	var owned, guest []*hcloud.LoadBalancer
 	for _, lb := range lbs {
-		if o.IsHere(lb.Labels) && Serves(lb, uid) {
+		switch {
+		case o.Owns(lb.Labels, uid):
 			owned = append(owned, lb)
+		case o.IsHere(lb.Labels) && IsGuest(lb, uid):
+			guest = append(guest, lb)
 		}
 	}
-	return owned
+	if len(owned) > 0 {
+		return owned
+	}
+	return guest
 }
 
 // DefaultName returns the name of a new load balancer without the annotation. Names are unique in a project,
