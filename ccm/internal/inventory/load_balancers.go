@@ -200,8 +200,9 @@ func (s *LoadBalancers) saw(lbs []*hcloud.LoadBalancer) {
 	}
 }
 
-// onePage returns those that the Service owns, or on which it is a guest, with one request. It reports false if the project has more load balancers than one page shows: a list of several pages proves nothing, because what moves to an earlier
-// page meanwhile is missing.
+// onePage returns those that the Service owns, or on which it is a guest, with one request. It reports false if the project has more
+// load balancers than one page shows: a list of several pages proves nothing, because what moves to an earlier page meanwhile is
+// missing.
 func (s *LoadBalancers) onePage(ctx context.Context, uid string) (lbs []*hcloud.LoadBalancer, complete bool, err error) {
 	s.mu.Lock()
 	crowded := s.crowded
