@@ -408,9 +408,11 @@ func (g *guard) checkCreate(c *call) {
 	}
 	uid := body.Labels[uidLabel]
 	s := g.serviceByUID(uid)
+	ends := s == nil && g.forced[uid] || s != nil && !wantsOurs(s)
 	switch {
-	case s == nil || !wantsOurs(s) && g.long(g.changed[uid]):
+	case s == nil && !ends, ends && g.long(g.changed[uid]):
 		g.fail("orphan", "a load balancer is created for %q, which wants none", uid)
+	case ends: // a sync that began before may still run
 	case !g.refused && slices.ContainsFunc(g.ownedLocked(s), func(lb *hcloud.LoadBalancer) bool { return g.person[lb.ID].IsZero() }):
 		g.fail("second", "a second load balancer is created for the Service %s", s.Name)
 	}
