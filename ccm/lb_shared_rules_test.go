@@ -185,6 +185,7 @@ func TestALoadBalancerIsKeptIfOneOfItsOwnersAsksForIt(t *testing.T) {
 			}
 			w.remove(w.provider(), first)
 			w.remove(w.provider(), second)
+			w.expectEvent("Normal KeptCloudLoadBalancer", "belongs to no Service any more")
 			lb := w.theLoadBalancer()
 			for key := range lb.Labels {
 				t.Errorf("label %s is left", key)

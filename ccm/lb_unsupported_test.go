@@ -118,6 +118,9 @@ func TestTheConditionOfAService(t *testing.T) {
 			return apiError(want.status, code)
 		})
 		expect(metav1.ConditionFalse, want.reason, code)
+		if code == "locked" {
+			w.expectEvent("Normal CloudLoadBalancerPending", "Waiting for the cloud")
+		}
 	}
 	w.wire.setIntercept(nil)
 	expect(metav1.ConditionTrue, "Ready", "")

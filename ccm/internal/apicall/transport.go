@@ -109,7 +109,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	start := t.clock.Now()
 	lastToken := ""
-	isWrite := req.Method != http.MethodGet && req.Method != http.MethodHead
+	isWrite := req.Method != http.MethodGet
 	for attempt := 0; ; attempt++ {
 		if err := t.limit.admit(ctx, req.Method == http.MethodGet); err != nil {
 			if _, held := errors.AsType[*heldBackError](err); held {
@@ -247,7 +247,7 @@ func (t *transport) backoff(attempt int, resp *http.Response) time.Duration {
 // refused. A POST with an unknown result (timeout, dropped connection, 5xx) is not repeated, because it
 // may have created something; the next sync checks that.
 func retryReason(method string, resp *http.Response, err error) (reason string, retry bool) {
-	idempotent := method == http.MethodGet || method == http.MethodHead || method == http.MethodPut || method == http.MethodDelete
+	idempotent := method == http.MethodGet || method == http.MethodPut || method == http.MethodDelete
 	if err != nil {
 		return "no_answer", idempotent
 	}

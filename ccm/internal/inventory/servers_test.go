@@ -305,6 +305,9 @@ func TestOneListAnswersForAllNames(t *testing.T) {
 	t.Parallel()
 	api := ccmtest.ServersAPI(t, 40, ccmtest.Running)
 	servers, _ := serversOf(api, time.Minute)
+	if s, err := servers.ByName(t.Context(), Ask{Name: "not-yet"}); s != nil || err != nil {
+		t.Fatal(s, err)
+	}
 	for id := 1; id <= 40; id++ {
 		if s, err := servers.ByName(t.Context(), Ask{Name: fmt.Sprintf("node-%d", id)}); err != nil || s == nil {
 			t.Fatal(s, err)

@@ -106,13 +106,13 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	if err != nil {
 		return nil, err
 	}
-	if networkID != 0 && !nodeinfo.PrivateIP(server, networkID).IsValid() {
-		// Without a network the Node would lose its internal address.
+	detached := func() bool { return networkID != 0 && !nodeinfo.PrivateIP(server, networkID).IsValid() }
+	if detached() { // without a network the Node would lose its internal address
 		if networkID, err = i.network.Confirm(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if networkID != 0 && !nodeinfo.PrivateIP(server, networkID).IsValid() {
+	if detached() {
 		i.events.Seldom(node, event.NotAttached,
 			"Server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so the node has no internal address and no routes: attach "+
 				"the server",

@@ -145,8 +145,8 @@ func TestTheAgeOfDataAboutANodeGrowsWithTheNodesState(t *testing.T) {
 		"without a condition":         {node(time.Minute, 0), 30 * time.Second},
 		"nothing is known about when": {node(0, 0), 0},
 	} {
-		if got := instances.notReadyAge(tc.node); got != tc.want {
-			t.Errorf("a Node %s: %v, want %v", name, got, tc.want)
+		if got := instances.notReadyAge(tc.node); got != tc.want || isReady(tc.node) {
+			t.Errorf("a Node %s: %v, want %v; it is ready: %t", name, got, tc.want, isReady(tc.node))
 		}
 	}
 	fresh := corev1.Taint{Key: cloudproviderapi.TaintExternalCloudProvider}

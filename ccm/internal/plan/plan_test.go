@@ -345,6 +345,24 @@ func TestIngressStatus(t *testing.T) {
 	}
 }
 
+func TestAServiceHidesItsAddressesWithoutAHostnameOnly(t *testing.T) {
+	t.Parallel()
+	private, hidden := "disable-public-network", "disable-private-ingress"
+	for _, tc := range []struct {
+		settings map[string]string
+		want     bool
+	}{
+		{map[string]string{private: "true", hidden: "true"}, true},
+		{map[string]string{private: "true", hidden: "true", "hostname": "lb.example.org"}, false},
+		{map[string]string{private: "true"}, false},
+		{map[string]string{hidden: "true"}, false},
+	} {
+		if got := HidesAddresses(testService(tc.settings, [2]int32{80, 30080}), nil); got != tc.want {
+			t.Errorf("%v: got %t", tc.settings, got)
+		}
+	}
+}
+
 func TestTargetsThatExceedTheTypeAreChosenStablyAndSpread(t *testing.T) {
 	t.Parallel()
 	in := Input{Limits: &hcloud.LoadBalancerType{Name: "lb11", MaxTargets: 6, MaxServices: 5, MaxAssignedCertificates: 10},
