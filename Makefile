@@ -137,7 +137,8 @@ mutate-on:
 
 mutate-here:
 	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
-	$(if $(NAMED),,go run ./scripts/mutate -package ccm -sample $(SAMPLE) $(if $(SEED),-seed $(SEED)) -least $(LEAST) -jobs $$(nproc))
+	$(if $(NAMED),,overlay=$$(scripts/sim-runtime.sh) && go run ./scripts/mutate -package ccm -simulate "$$overlay" -sample $(SAMPLE) \
+		$(if $(SEED),-seed $(SEED)) -least $(LEAST) -jobs $$(nproc))
 
 .PHONY: tidy
 tidy: ## go mod tidy in all modules, with the fakecloud of this checkout

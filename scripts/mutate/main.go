@@ -5,18 +5,20 @@
 //	go run ./scripts/mutate -package ccm             all mutants, hours
 //	go run ./scripts/mutate -package ccm -sample 200  so many, drawn with -seed
 //	go run ./scripts/mutate -package ccm -piece 2/20  a twentieth of them
+//	go run ./scripts/mutate -package ccm -sample 200 -simulate "$(scripts/sim-runtime.sh)"
 //	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
 //	go run ./scripts/mutate -package ccm -named scripts/mutate/reverted.txt -simulate "$(scripts/sim-runtime.sh)"
 //
 // All mutants are compiled once and switched on by their number (see instrumenter). Only tests that reach a mutant
-// run for it, the quick ones first. A mutant that no test reaches survives. One that never ends counts as noticed.
+// run for it, the quick ones first. A mutant that no test reaches survives. One that never ends counts as noticed. With -simulate, the
+// simulation's regressions and seeds judge those that would survive.
 //
 // With -prepare, it leaves all that is needed to try the mutants in a folder, and ends. With -prepared, it tries those of such a folder,
 // which may be on another machine: it needs the checkout, but not Go.
 //
 // With -package ccm/internal/plan, only that package is changed, and only its tests judge.
 //
-// The third form replays mutants that a person has written down; each must make a test fail. In the fourth form, the
+// With -named, it replays mutants that a person has written down; each must make a test fail. With -simulate in addition, the
 // simulation must notice each; the program prints by which rule and after how many seeds.
 package main
 
@@ -42,7 +44,7 @@ func main() {
 	flag.StringVar(&m.folder, "package", "ccm", "the folder of the package")
 	named := flag.String("named", "", "replay the mutants of this file")
 	only := flag.String("only", "", "replay only the named mutants whose names contain this text")
-	flag.StringVar(&m.simulate, "simulate", "", "the simulation judges the named mutants: the overlay with which it is compiled")
+	flag.StringVar(&m.simulate, "simulate", "", "the simulation judges the named mutants, and those that the tests do not notice: the overlay with which it is compiled")
 	flag.IntVar(&m.seeds, "seeds", 300, "so many seeds of the simulation")
 	flag.IntVar(&m.sample, "sample", 0, "try so many mutants; 0: all")
 	flag.Uint64Var(&m.seed, "seed", 1, "draws the sample")
@@ -152,7 +154,7 @@ func (m *mutation) tryAll(ctx context.Context, mutants []mutant, tests []testCos
 	return survivors
 }
 
-// noticed reports whether a test fails with the mutant.
+// noticed reports whether a test, or else the simulation, fails with the mutant.
 func (m *mutation) noticed(ctx context.Context, one mutant, tests []testCost) bool {
 	var quick, slow []testCost
 	for _, i := range one.Tests {
@@ -162,7 +164,7 @@ func (m *mutation) noticed(ctx context.Context, one mutant, tests []testCost) bo
 			slow = append(slow, tests[i])
 		}
 	}
-	return !m.pass(ctx, one.ID, quick) || !m.pass(ctx, one.ID, slow)
+	return !m.pass(ctx, one.ID, quick) || !m.pass(ctx, one.ID, slow) || m.simulate != "" && !m.passSimulation(ctx, one.ID)
 }
 
 // prepared is what prepare has found out. The compiled tests are in the same folder.
@@ -212,8 +214,13 @@ func (m *mutation) packages() (folders []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, folder := range append([]string{m.folder}, beneath...) {
-		if files, _ := filepath.Glob(filepath.Join(folder, "*.go")); len(files) > 0 && !strings.HasSuffix(folder, "test") {
+	proofs, err := filepath.Glob(filepath.Join(m.folder, "internal", "proof", "*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, folder := range slices.Concat([]string{m.folder}, beneath, proofs) {
+		if files, _ := filepath.Glob(filepath.Join(folder, "*.go")); len(files) > 0 && !strings.HasSuffix(folder, "test") &&
+			folder != m.simulation() {
 			folders = append(folders, folder)
 		}
 	}
@@ -245,6 +252,9 @@ func (m *mutation) build(ctx context.Context, folders []string) ([]mutant, error
 		}
 	}
 	addSwitches(changed, in.next+1)
+	if m.simulate != "" {
+		folders = append(folders, m.simulation())
+	}
 	for _, folder := range folders {
 		if err := m.compile(ctx, folder, changed); err != nil {
 			return nil, err

@@ -56,7 +56,9 @@ type testCost struct {
 // compile builds the tests of the package in the folder with these texts instead of the files.
 func (m *mutation) compile(ctx context.Context, folder string, changed map[string]string) error {
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	if m.simulate != "" {
+	tags := ""
+	if folder == m.simulation() {
+		tags = "sim"
 		list, err := os.ReadFile(m.simulate)
 		if err != nil {
 			return err
@@ -86,7 +88,7 @@ func (m *mutation) compile(ctx context.Context, folder string, changed map[strin
 	if _, err := os.Stat(m.binary(folder)); err == nil {
 		_ = os.Remove(m.binary(folder))
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags", "-s -w", "-tags", m.tags(), "-overlay",
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags", "-s -w", "-tags", tags, "-overlay",
 		filepath.Join(m.tmp, "overlay.json"), "-o", m.binary(folder), "./"+folder)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compiling the tests: %w\n%s", err, out)
@@ -101,13 +103,6 @@ func flat(path string) string { return strings.ReplaceAll(path, string(filepath.
 
 // simulation is the folder of the simulation.
 func (m *mutation) simulation() string { return filepath.Join(m.folder, "internal", "proof", "sim") }
-
-func (m *mutation) tags() string {
-	if m.simulate != "" {
-		return "sim"
-	}
-	return ""
-}
 
 // command runs the compiled tests of the package in the folder with these arguments, as go test does.
 func (m *mutation) command(ctx context.Context, folder string, args ...string) *exec.Cmd {
@@ -186,6 +181,14 @@ func (m *mutation) watch(ctx context.Context, t testCost) (ids []int, took time.
 		ids, err = append(ids, id), errors.Join(err, wrong)
 	}
 	return ids, took, err
+}
+
+// passSimulation reports whether the regressions of the simulation and its seeds pass with the mutant.
+func (m *mutation) passSimulation(ctx context.Context, id int) bool {
+	cmd := m.command(ctx, m.simulation(), "-test.run", "^("+regressions+"|TestSim)$", "-test.failfast", "-test.timeout", "0",
+		"-seeds", strconv.Itoa(m.seeds), "-shrink", "0", "-until")
+	cmd.Env = append(cmd.Env, "MUTANT="+strconv.Itoa(id))
+	return cmd.Run() == nil
 }
 
 // pass reports whether the tests pass with the mutant. Tests that take very much longer than without it do not.

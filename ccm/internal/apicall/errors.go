@@ -76,7 +76,7 @@ const busyRetry = 5 * time.Second
 // StatusOf returns the HTTP status of an API error, or 0 if there was no answer.
 func StatusOf(err error) int {
 	var apiErr hcloud.Error
-	if errors.As(err, &apiErr) && apiErr.Response() != nil && apiErr.Response().Response != nil {
+	if errors.As(err, &apiErr) && apiErr.Response() != nil {
 		return apiErr.Response().StatusCode
 	}
 	if errors.Is(err, hcloud.ErrStatusCode) {
