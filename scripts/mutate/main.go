@@ -44,7 +44,8 @@ func main() {
 	flag.StringVar(&m.folder, "package", "ccm", "the folder of the package")
 	named := flag.String("named", "", "replay the mutants of this file")
 	only := flag.String("only", "", "replay only the named mutants whose names contain this text")
-	flag.StringVar(&m.simulate, "simulate", "", "the simulation judges the named mutants, and those that the tests do not notice: the overlay with which it is compiled")
+	flag.StringVar(&m.simulate, "simulate", "",
+		"the simulation judges the named mutants, and those that no test notices: the overlay with which it is compiled")
 	flag.IntVar(&m.seeds, "seeds", 300, "so many seeds of the simulation")
 	flag.IntVar(&m.sample, "sample", 0, "try so many mutants; 0: all")
 	flag.Uint64Var(&m.seed, "seed", 1, "draws the sample")
