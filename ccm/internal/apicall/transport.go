@@ -108,7 +108,6 @@ func (t *transport) permit(ctx context.Context, isWrite bool) (token string, err
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	start := t.clock.Now()
-	lastToken := ""
 	isWrite := req.Method != http.MethodGet
 	for attempt := 0; ; attempt++ {
 		if err := t.limit.admit(ctx, req.Method == http.MethodGet); err != nil {
@@ -131,10 +130,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		reason, ok := retryReason(req.Method, resp, err)
 		if resp != nil && resp.StatusCode == http.StatusUnauthorized && t.token.file != "" {
 			// The token may have been rotated after the file was read.
-			if now, err := t.token.Token(); err == nil && now != token && now != lastToken {
+			if now, err := t.token.Token(); err == nil && now != token {
 				reason, ok = "token_rotated", true
 			}
-			lastToken = token
 		}
 		if (reason == "locked" || reason == "conflict") && ctx.Value(conflictKey{}) != nil {
 			return resp, err
