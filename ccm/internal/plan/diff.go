@@ -307,12 +307,13 @@ func (d *difference) services() []Op {
 	for _, want := range d.plan.Services {
 		have, exists := current[want.ListenPort]
 		op := Op{Kind: OpUpdateService, Part: PartPort(want.ListenPort), Service: want}
+		isNew := !exists || !d.plan.Guest && !IsSettled(d.lb, d.plan.UID) // or it may be what was there before an adoption
+		if isNew && !d.plan.Public {                                      // a private port must not be reachable from the internet
+			op.Needs = append(op.Needs, partPublic)
+		}
 		switch {
 		case !exists:
-			op.Kind, op.Needs = OpAddService, []Part{partLabels}
-			if !d.plan.Public { // a private port must not be reachable from the internet
-				op.Needs = append(op.Needs, partPublic)
-			}
+			op.Kind, op.Needs = OpAddService, append([]Part{partLabels}, op.Needs...)
 			adds = append(adds, op)
 		case sameService(want, have):
 		case want.HTTP.RedirectHTTP:
