@@ -120,6 +120,23 @@ func TestAListOfNodesThatIsOldRemovesNoTarget(t *testing.T) {
 	expect(0, "nil")
 }
 
+// The service controller is not told that the cluster autoscaler no longer wants to delete a node.
+func TestTheComparisonKnowsTheNodesThatMayServeNow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	svc := newService("web", nil, 80)
+	cloud := w.provider()
+	r, _ := w.resyncOf(cloud, svc)
+	all := w.nodes
+	w.nodes = all[:1]
+	w.ensure(cloud, svc)
+	w.clock.Step(time.Minute)
+	r.LoadBalancers(t.Context())
+	if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(all)) {
+		t.Errorf("got %v, want %v", got, serverIDs(all))
+	}
+}
+
 func changeNode(t *testing.T, kube kubernetes.Interface, node *corev1.Node, change func(*corev1.Node)) {
 	t.Helper()
 	changed := node.DeepCopy()

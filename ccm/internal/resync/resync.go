@@ -352,18 +352,21 @@ func (r *Comparison) syncLoadBalancer(ctx context.Context, svc *corev1.Service) 
 	return loadbalancer.PatchStatus(r.kube, svc, result.Status)
 }
 
-// freshNodes returns the current state of the nodes that the service controller chose last. The
-// service controller selects the nodes and calls the provider when its selection changes.
+// freshNodes returns the nodes that the service controller would choose now, and those that it chose last, as they are now. It calls the
+// provider when its selection changes, but not always: not if the cluster autoscaler no longer wants to delete a node.
 func (r *Comparison) freshNodes(chosen []*corev1.Node) []*corev1.Node {
-	var fresh []*corev1.Node
+	last := map[string]*corev1.Node{}
 	for _, n := range chosen {
-		now, err := r.nodes.Get(n.Name)
-		if err != nil {
-			now = n
-		}
-		fresh = append(fresh, now)
+		last[n.Name] = n
 	}
-	return fresh
+	var fresh []*corev1.Node
+	for _, n := range nodeinfo.List(r.nodes) {
+		if last[n.Name] != nil || nodeinfo.MayServe(n) {
+			fresh = append(fresh, n)
+		}
+		delete(last, n.Name)
+	}
+	return slices.AppendSeq(fresh, maps.Values(last)) // the Nodes of these are gone
 }
 
 // SyncRoutes creates missing routes and deletes the routes of nodes that are gone. It reports whether
