@@ -180,6 +180,7 @@ func (w *world) emptyLists(n int) {
 	w.pass(time.Duration(1+n%4)*time.Minute, 0)
 	_, err = w.fake.Faults().Remove(ctx, "no load balancers")
 	must(err)
+	w.pass(10*time.Second, 0) // a sync that began before may still run
 }
 
 // setRefused says that the cloud refuses each second load balancer, because of its name.
