@@ -54,8 +54,8 @@ const (
 //   - The token belongs to another project, for example after a rotation of the Secret. The project is recognised once one of the
 //     things that are known is visible with the token. Until then nothing is gone.
 //   - Many things of one kind disappear at once. They count as gone once they have been missing for Hold.
-//   - The list of a kind is empty: so is that of an API which is broken, or of one that has lost its data for a while. For load
-//     balancers this matters to Ask only: a Service without one gets a new one at once.
+//   - The list of a kind is empty: so is that of an API which is broken, or of one that has lost its data for a while. This
+//     matters to Ask only.
 type Question struct {
 	Clock clock.PassiveClock
 	// Token returns the API token, or "" if it cannot be read.
@@ -172,8 +172,7 @@ func (q *Question) MassDoubt(kind Kind) string {
 			missing, young = missing+1, young || q.Clock.Since(since) < Hold
 		}
 	}
-	empty := kind == Server && q.empty[kind]
-	if !young || !empty && !Many(missing, len(known)) {
+	if !young || !Many(missing, len(known)) {
 		return ""
 	}
 	return fmt.Sprintf("%d of the cluster's %d %ss have disappeared: they count as gone once they have been missing for %v",

@@ -245,19 +245,25 @@ func (w *world) rateLimited(n int) {
 	must(err)
 }
 
-// vanish powers a server off, and then answers for some minutes that there are no servers.
+// vanish powers a server off, and then answers for some minutes that there are no servers. Fewer than three may disappear at once.
 func vanish(w *world, who string, n, _ int) {
-	known := map[int64]bool{}
-	for _, node := range w.kube.nodes() {
-		if id := serverIDOf(node); w.guard.server(id) != nil {
-			known[id] = true
+	few := func() bool {
+		known, nodes := map[int64]bool{}, w.kube.nodes()
+		for _, node := range nodes {
+			if id := serverIDOf(node); w.guard.server(id) != nil {
+				known[id] = true
+			}
 		}
+		return len(known) < 3 || len(known) < len(nodes)
 	}
-	if len(known) < len(w.kube.nodes()) || w.away {
+	if few() || w.away {
 		return
 	}
 	w.withServer(who, func(s *hcloud.Server) error { _, _, err := w.api.Server.Poweroff(ctx, s); return err })
-	w.pass(time.Minute, 0)
+	defer w.withServer(who, func(s *hcloud.Server) error { _, _, err := w.api.Server.Poweron(ctx, s); return err })
+	if w.pass(time.Minute, 0); few() { // a Node may have gone meanwhile
+		return
+	}
 	none := `{"servers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`
 	for _, r := range []fault.Rule{
 		{Name: "no list", Route: "/servers", Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: http.StatusOK, Body: none}},
@@ -272,7 +278,6 @@ func vanish(w *world, who string, n, _ int) {
 		_, err := w.fake.Faults().Remove(ctx, name)
 		must(err)
 	}
-	w.withServer(who, func(s *hcloud.Server) error { _, _, err := w.api.Server.Poweron(ctx, s); return err })
 }
 
 // settle ends all trouble and waits until everything is as it should be. Then nothing must change any more.
