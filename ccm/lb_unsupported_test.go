@@ -124,4 +124,13 @@ func TestTheConditionOfAService(t *testing.T) {
 	}
 	w.wire.setIntercept(nil)
 	expect(metav1.ConditionTrue, "Ready", "")
+
+	kube.ClearActions() // what follows a deletion says more than a sync that has begun before
+	svc.DeletionTimestamp = w.nowPtr()
+	setPorts(svc, 80, 443)
+	w.wire.setIntercept(func(*http.Request) *http.Response { return apiError(http.StatusForbidden, "resource_limit_exceeded") })
+	_, _ = w.tryEnsure(cloud, svc)
+	if len(kube.Actions()) > 0 {
+		t.Errorf("a Service that is deleted gets a condition: %v", kube.Actions())
+	}
 }

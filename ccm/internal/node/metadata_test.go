@@ -135,3 +135,16 @@ func TestNodesGetLabelsAndTaintsOfTheirServers(t *testing.T) {
 		t.Errorf("switched off, the node has %v, %v", got.Labels, got.Annotations)
 	}
 }
+
+// The API server refuses a Node with the same taint twice.
+func TestTwoPatternsForOneLabelMakeOneTaint(t *testing.T) {
+	t.Parallel()
+	f := &fromServer{taints: []TaintPattern{{"dedicated", corev1.TaintEffectNoSchedule}, {"dedi*", corev1.TaintEffectNoSchedule},
+		{"dedicated", corev1.TaintEffectNoExecute}}}
+	if got := f.taintsOf(map[string]string{"dedicated": "db", "other": "x"}); len(got) != 2 {
+		t.Errorf("got %v, want one taint for each effect", got)
+	}
+	if got := f.taintsOf(map[string]string{"dedicated": "not a label!"}); len(got) != 0 {
+		t.Errorf("got %v for a value that no taint can have", got)
+	}
+}
