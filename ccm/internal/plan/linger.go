@@ -52,8 +52,11 @@ func keepServing(plan *LoadBalancer, in Input) {
 	}
 	waiting, room := plan.Lingering, math.MaxInt
 	if in.Limits != nil {
-		room = in.Limits.MaxTargets - foreignTargets(plan, lb)
 		next, healthy := nextTargets(plan, lb)
+		if room = in.Limits.MaxTargets - foreignTargets(plan, lb); room < 1 && healthy == 0 {
+			plan.Selector, plan.SelectorsStay = selectorTarget{}, true // it waits for room
+			room = in.Limits.MaxTargets - foreignTargets(plan, lb)
+		}
 		most := room - next
 		if healthy == 0 {
 			most = max(most, 1) // rather than that none serves, the next one waits for room
