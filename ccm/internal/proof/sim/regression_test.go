@@ -37,6 +37,19 @@ func TestRegressions(t *testing.T) {
 			{wait: time.Minute, kind: "service delete", who: "a"},
 			{kind: settle},
 		}},
+		// Targets that do not serve do not wait for others, but they must not all be gone before others are there.
+		"a load balancer without room changes targets in turns, although none is healthy": {1, 6, []step{
+			{kind: "service", who: "a", n: 0, m: 1},
+			{kind: settle},
+			{kind: "server off", who: "n1"},
+			{kind: "server off", who: "n2"},
+			{kind: "server off", who: "n3"},
+			{kind: "server off", who: "n4"},
+			{kind: "server off", who: "n5"},
+			{kind: "server off", who: "n6"},
+			{kind: "pool full"},
+			{kind: settle},
+		}},
 		"a cluster and its copy in one project leave each other alone": {1, 3, []step{
 			{kind: "service", who: "a", n: 1, m: 1},
 			{kind: settle},
