@@ -97,7 +97,7 @@ func TestTheComparisonLooksAgainAtTargetsThatWait(t *testing.T) {
 	}).WithTimeout(time.Minute).Should(gomega.Equal(serverIDs(after)))
 }
 
-// A sync may have waited for another one while the nodes that it got were chosen again, and a comparison has those of the last call.
+// A sync may have waited for another one while the nodes that it lacks were chosen again.
 func TestAListOfNodesThatIsOldRemovesNoTarget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 2)

@@ -28,7 +28,7 @@ func TestTargetsChangeTheirAddressInTurns(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "instant", 6)
 			for _, id := range serverIDs(w.nodes) {
-				w.putInPool(id)
+				w.label(id, map[string]string{"pool": "web"})
 			}
 			cloud, svc := w.provider(), newService("web", settings, 80)
 			w.ensure(cloud, svc)
@@ -164,7 +164,7 @@ func TestNoTargetChangesItsAddressWhileASelectorLeaves(t *testing.T) {
 	w := newWorld(t, "instant", nodes)
 	for i, id := range serverIDs(w.nodes) {
 		if i%2 == 1 {
-			w.putInPool(id)
+			w.label(id, map[string]string{"pool": "web"})
 		}
 	}
 	cloud, svc := w.provider(), newService("web", map[string]string{"server-selector": "pool=web"}, 80)
@@ -250,7 +250,7 @@ func TestASelectorLeavesAlthoughOneOfItsServersIsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 3)
 	for _, id := range serverIDs(w.nodes)[1:] {
-		w.putInPool(id)
+		w.label(id, map[string]string{"pool": "web"})
 	}
 	cloud, svc := w.provider(), newService("web", map[string]string{"server-selector": "pool=web"}, 80)
 	w.ensure(cloud, svc)
@@ -359,14 +359,6 @@ func (w *world) expectHidden(cloud *ccm.Cloud, svc *corev1.Service, annotations 
 	if lb := w.theLoadBalancer(); lb.PublicNet.Enabled {
 		w.t.Errorf("a private Service is still public, with %+v", lb.Targets)
 	}
-}
-
-// putInPool gives a server the label pool=web.
-func (w *world) putInPool(id int64) {
-	w.t.Helper()
-	_, _, err := w.api.Server.Update(w.t.Context(), &hcloud.Server{ID: id},
-		hcloud.ServerUpdateOpts{Labels: map[string]string{"pool": "web"}})
-	w.must(err)
 }
 
 // otherNetwork makes a network in which no server is.

@@ -110,7 +110,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	start := t.clock.Now()
 	isWrite := req.Method != http.MethodGet
 	for attempt := 0; ; attempt++ {
-		if err := t.limit.admit(ctx, req.Method == http.MethodGet); err != nil {
+		if err := t.limit.admit(ctx, !isWrite); err != nil {
 			if _, held := errors.AsType[*heldBackError](err); held {
 				t.metrics.heldBack(ctx)
 			}

@@ -67,9 +67,14 @@ type Question struct {
 
 	mu         sync.Mutex
 	recognised string // token with which something that is known was visible
-	missing    map[Kind]map[string]time.Time
-	empty      map[Kind]bool   // the last list was empty
-	listedWith map[Kind]string // the token of the last list
+	last       map[Kind]list
+}
+
+// list is what the last list of a kind has shown.
+type list struct {
+	token   string
+	empty   bool
+	missing map[string]time.Time // since when what is known is missing
 }
 
 // Ask asks the API with a list, and judges the answer.
@@ -107,7 +112,7 @@ func (q *Question) Saw(token string) {
 func (q *Question) Seen(kind Kind, id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.missing[kind], id)
+	delete(q.last[kind].missing, id)
 }
 
 // Recognised reports whether something that is known was visible with the token.
@@ -123,14 +128,15 @@ func (q *Question) Listed(kind Kind, token string, listed map[string]bool) {
 	current := q.Token()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.missing == nil {
-		q.missing, q.empty, q.listedWith = map[Kind]map[string]time.Time{}, map[Kind]bool{}, map[Kind]string{}
+	before := q.last[kind].missing
+	if q.last[kind].token != token {
+		before = nil // what another project lacks is not missing
 	}
-	if q.listedWith[kind] != token {
-		q.missing[kind] = nil // what another project lacks is not missing
+	missing := stillMissing(before, known, listed, q.Clock.Now())
+	if q.last == nil {
+		q.last = map[Kind]list{}
 	}
-	missing := stillMissing(q.missing[kind], known, listed, q.Clock.Now())
-	q.missing[kind], q.empty[kind], q.listedWith[kind] = missing, len(listed) == 0, token
+	q.last[kind] = list{token, len(listed) == 0, missing}
 	if len(missing) < len(known) && token == current {
 		q.recognised = token
 	}
@@ -144,7 +150,7 @@ func (q *Question) Judge(kind Kind, id string) Answer {
 	doubt := q.MassDoubt(kind)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if since, tracked := q.missing[kind][id]; doubt != "" && tracked && q.Clock.Since(since) < Hold {
+	if since, tracked := q.last[kind].missing[id]; doubt != "" && tracked && q.Clock.Since(since) < Hold {
 		return Answer{Doubtful, doubt}
 	}
 	return Answer{Gone, fmt.Sprintf("the API shows others, and not %s %s", kind, id)}
@@ -167,7 +173,7 @@ func (q *Question) MassDoubt(kind Kind) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	missing, young := 0, false
-	for id, since := range q.missing[kind] {
+	for id, since := range q.last[kind].missing {
 		if known[id] { // else a person has confirmed it by deleting the object
 			missing, young = missing+1, young || q.Clock.Since(since) < Hold
 		}
@@ -186,7 +192,7 @@ func Many(missing, known int) bool { return missing >= massDisappearance && miss
 func (q *Question) EmptyDoubt(kind Kind, id string) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if since, tracked := q.missing[kind][id]; q.empty[kind] && tracked && q.Clock.Since(since) < Hold {
+	if since, tracked := q.last[kind].missing[id]; q.last[kind].empty && tracked && q.Clock.Since(since) < Hold {
 		return fmt.Sprintf("the list of %ss is empty, as that of a broken API is: %s %s counts as gone once it has been missing for %v",
 			kind, kind, id, Hold)
 	}

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
-	servicecontroller "k8s.io/cloud-provider/controllers/service"
 	nodeutil "k8s.io/component-helpers/node/util"
 )
 
@@ -49,10 +48,13 @@ func Excluded(all []*corev1.Node) []*corev1.Node {
 	return slices.DeleteFunc(slices.Clone(all), func(n *corev1.Node) bool { return !isExcluded(n) })
 }
 
+// taintToBeDeleted is ToBeDeletedTaint of the service controller, whose package the machine controller would have to link.
+const taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
+
 // MayServe reports whether the service controller passes the Node to the provider: neither its label nor the cluster autoscaler excludes
 // it, and it is not being deleted.
 func MayServe(node *corev1.Node) bool {
-	leaves := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == servicecontroller.ToBeDeletedTaint })
+	leaves := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintToBeDeleted })
 	return !isExcluded(node) && !leaves && node.DeletionTimestamp.IsZero()
 }
 

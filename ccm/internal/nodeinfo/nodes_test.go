@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	servicecontroller "k8s.io/cloud-provider/controllers/service"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
@@ -15,7 +16,7 @@ func TestNodesThatLoadBalancersMayHave(t *testing.T) {
 	label := func(value string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: value, Labels: map[string]string{corev1.LabelNodeExcludeBalancers: value}}}
 	}
-	leaving := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}}}}
+	leaving := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: servicecontroller.ToBeDeletedTaint}}}}
 	deleted := &corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.Now())}}
 	excluded := []*corev1.Node{label(""), label("true"), label("yes")}
 	others := []*corev1.Node{{}, label("false"), label("0")}
