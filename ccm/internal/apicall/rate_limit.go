@@ -45,7 +45,7 @@ type rateLimit struct {
 	refused  time.Duration // how long requests wait after the last refusal; 0: none
 	nextTry  time.Time     // when the next request may be sent
 	trying   bool          // one was sent since the last refusal
-	answered chan struct{} // closed by the answer that ends the refusals
+	answered chan struct{} // closed by the answer to that one, and by one that ends the refusals
 }
 
 // observe reads the status and the headers of an answer.
@@ -75,6 +75,8 @@ func (l *rateLimit) refuse(h http.Header) {
 		l.refused, l.answered = firstRefusal, make(chan struct{})
 	case l.trying:
 		l.refused = min(2*l.refused, longestRefusal)
+		close(l.answered)
+		l.answered = make(chan struct{})
 	default:
 		return // it was sent before the last refusal
 	}
@@ -83,9 +85,9 @@ func (l *rateLimit) refuse(h http.Header) {
 	l.trying, l.nextTry = false, l.clock.Now().Add(wait)
 }
 
-// refusal returns how long a request has to wait after a refusal, and a channel that is closed when the refusals end. With
-// 0 it may be sent: it shows whether the API still refuses, and the others go on waiting.
-func (l *rateLimit) refusal(periodic bool) (wait time.Duration, answered <-chan struct{}, err error) {
+// refusal returns how long a request has to wait after a refusal if it has waited for so long already, and a channel that is
+// closed when that may have changed. With 0 it may be sent: it shows whether the API still refuses, and the others go on waiting.
+func (l *rateLimit) refusal(periodic bool, waited time.Duration) (wait time.Duration, answered <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
@@ -99,19 +101,23 @@ func (l *rateLimit) refusal(periodic bool) (wait time.Duration, answered <-chan 
 		return 0, nil, &heldBackError{hcloud.Error{Code: hcloud.ErrorCodeRateLimitExceeded,
 			Message: "held back: the API answers 429; will try again"}}
 	}
+	budget := retryBudget
+	if l.trying {
+		budget += longestRefusal // the answer is on its way, and may end the refusals
+	}
+	if waited+wait > budget {
+		return 0, nil, hcloud.Error{Code: hcloud.ErrorCodeRateLimitExceeded,
+			Message: "the API answers 429, and other requests wait already; will try again"}
+	}
 	return wait, l.answered, nil
 }
 
 // awaitRefusals returns when the request may be sent, after refusals of others.
 func (l *rateLimit) awaitRefusals(ctx context.Context, periodic bool) error {
 	for start := l.clock.Now(); ; {
-		wait, answered, err := l.refusal(periodic)
+		wait, answered, err := l.refusal(periodic, l.clock.Since(start))
 		if err != nil || wait == 0 {
 			return err
-		}
-		if l.clock.Since(start)+wait > retryBudget {
-			return hcloud.Error{Code: hcloud.ErrorCodeRateLimitExceeded,
-				Message: "the API answers 429, and other requests wait already; will try again"}
 		}
 		timer := l.clock.NewTimer(wait)
 		select {

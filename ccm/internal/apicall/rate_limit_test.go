@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,7 +214,7 @@ func TestARefusalWithoutHeadersHoldsAllRequestsBackForLongerAndLonger(t *testing
 		l := &rateLimit{clock: clk}
 		urgent := func() time.Duration {
 			t.Helper()
-			wait, _, err := l.refusal(false)
+			wait, _, err := l.refusal(false, 0)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -227,7 +228,7 @@ func TestARefusalWithoutHeadersHoldsAllRequestsBackForLongerAndLonger(t *testing
 			if got := urgent(); got != want {
 				t.Errorf("%s: a request waits for %v, want %v", name, got, want)
 			}
-			if _, _, err := l.refusal(true); !IsRateLimit(err) {
+			if _, _, err := l.refusal(true, 0); !IsRateLimit(err) {
 				t.Errorf("%s: a periodic read: %v", name, err)
 			}
 			clk.Step(want)
@@ -258,7 +259,7 @@ func TestARefusalWithoutHeadersHoldsAllRequestsBackForLongerAndLonger(t *testing
 	}
 	l, _ := newRateLimit(0)
 	l.observe(http.StatusTooManyRequests, headers("3600", "0"))
-	if wait, _, err := l.refusal(false); wait != 0 || err != nil {
+	if wait, _, err := l.refusal(false, 0); wait != 0 || err != nil {
 		t.Errorf("with nothing left, the turns alone decide: %v, %v", wait, err)
 	}
 }
@@ -298,4 +299,39 @@ func TestRequestsWaitTogetherForTheEndOfRefusals(t *testing.T) {
 			t.Errorf("after the first answer the others are sent too: %v", sent)
 		}
 	})
+}
+
+func TestARequestThatHasWaitedForLongWaitsForOneAnswerOnly(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answers bool
+		wants   time.Duration
+	}{"a refusal": {true, longestRefusal + time.Second}, "none": {false, 2 * longestRefusal}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &rateLimit{clock: clock.RealClock{}, refused: longestRefusal, answered: make(chan struct{}),
+				nextTry: time.Now().Add(longestRefusal)}
+			var sent, gaveUp atomic.Int32
+			start := time.Now()
+			var all sync.WaitGroup
+			for range 5 {
+				all.Go(func() {
+					if err := l.admit(t.Context(), true); err == nil {
+						sent.Add(1)
+						time.Sleep(time.Second)
+						if tc.answers {
+							l.observe(http.StatusTooManyRequests, nil)
+						}
+					} else if took := time.Since(start); took != tc.wants || !IsRateLimit(err) {
+						t.Errorf("%s: a request gives up after %v, want %v: %v", name, took, tc.wants, err)
+					} else {
+						gaveUp.Add(1)
+					}
+				})
+			}
+			all.Wait()
+			if sent.Load() == 0 || sent.Load()+gaveUp.Load() != 5 {
+				t.Errorf("%s: %d were sent, and %d gave up", name, sent.Load(), gaveUp.Load())
+			}
+		})
+	}
 }
