@@ -16,6 +16,11 @@ MODULES := . e2e e2e/hetzner fakecloud fakecloud/gomegacloud fakecloud/testconta
 run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--help")
 	@scripts/gorun.sh fakecloud/cmd/fakecloud --data-plane $(ARGS)
 
+.PHONY: install
+install: ## Put the simulated cloud's program, fakecloud, where `go install` puts programs
+	@cd fakecloud && GOWORK=off go install ./cmd/fakecloud
+	@bin=$$(go env GOBIN); echo "$${bin:-$$(go env GOPATH)/bin}/fakecloud"
+
 .PHONY: up
 up: ## A kind cluster that is a Hetzner cluster; repairs an existing one (ARGS="--help")
 	@scripts/up.sh up $(ARGS)

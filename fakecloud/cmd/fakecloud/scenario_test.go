@@ -10,7 +10,7 @@ import (
 )
 
 // curl is a command of a page that sends a request about scenarios.
-var curl = regexp.MustCompile(`(?m)^\$ curl (?:-X ([A-Z]+) )?(?:--json '([^']*)' )?http://127\.0\.0\.1:4243(/scenarios\S*)`)
+var curl = regexp.MustCompile(`(?m)^\$ curl (?:-X ([A-Z]+) )?(?:-H Content-Type:application/json -d '([^']*)' )?http://127\.0\.0\.1:4243(/scenarios\S*)`)
 
 // TestThePagesRehearseAnIncident starts the program with a flag of INCIDENTS.md, and sends the requests of both pages in their order.
 func TestThePagesRehearseAnIncident(t *testing.T) {
