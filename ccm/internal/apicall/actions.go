@@ -32,7 +32,7 @@ const pollSpacing = 200 * time.Millisecond
 type Waiter struct {
 	Client *hcloud.Client
 	Clock  clock.Clock
-	// timeout limits the wait for one action. A slower action continues, and the next sync checks its
+	// Timeout limits the wait for one action. A slower action continues, and the next sync checks its
 	// result.
 	Timeout time.Duration
 

@@ -62,7 +62,7 @@ type Controller struct {
 	issuances map[int64]time.Time
 	// lingering holds by UID since when targets wait before they leave.
 	lingering map[string]wait
-	// waits receives a signal when targets wait for another one to be healthy.
+	// Waits receives a signal when targets wait for another one to be healthy.
 	Waits chan struct{}
 }
 

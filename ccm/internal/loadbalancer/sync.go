@@ -21,15 +21,15 @@ import (
 
 // Options of one sync.
 type Options struct {
-	// create allows the sync to create a load balancer.
+	// Create allows the sync to create a load balancer.
 	Create bool
-	// quiet suppresses warnings that each sync would repeat.
+	// Quiet suppresses warnings that each sync would repeat.
 	Quiet bool
 }
 
 // Result of one sync.
 type Result struct {
-	// status is set also with an error, if it is known: it shows what serves traffic.
+	// Status is set also with an error, if it is known: it shows what serves traffic.
 	Status  *corev1.LoadBalancerStatus
 	Created bool      // the sync created the load balancer
 	Ops     []plan.Op // the operations that succeeded

@@ -233,7 +233,6 @@ func secondsBetween(low, high int) func(string) (time.Duration, error) {
 	}
 }
 
-// listOf returns a parser for values that are separated by commas. The list must not be empty.
 func parseNamespace(v string) (string, error) {
 	if v != "*" && len(validation.IsDNS1123Label(v)) > 0 {
 		return "", errNotAllowed
@@ -241,6 +240,7 @@ func parseNamespace(v string) (string, error) {
 	return v, nil
 }
 
+// listOf returns a parser for values that are separated by commas. The list must not be empty.
 func listOf(parse func(string) (string, error)) func(string) ([]string, error) {
 	return func(v string) ([]string, error) {
 		parts := strings.Split(v, ",")

@@ -32,7 +32,7 @@ type annotation struct {
 	Doc string
 	// NeedsNetwork is set if the annotation requires HCLOUD_NETWORK.
 	NeedsNetwork bool
-	// set parses value into s. If it returns an error it does not change s.
+	// Set parses value into s. If it returns an error it does not change s.
 	Set func(s *Settings, value string) error
 }
 

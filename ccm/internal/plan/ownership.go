@@ -65,7 +65,7 @@ type Ownership struct {
 	ClusterID string
 	// ClusterUID is the UID of the namespace kube-system; "" if it is not known. Then LabelClusterUID does not matter.
 	ClusterUID string
-	// both makes the CCM write the label of the production CCM too.
+	// Both makes the CCM write the label of the production CCM too.
 	Both bool
 }
 

@@ -62,7 +62,7 @@ const targetDelay = time.Second
 // none.
 type Comparison struct {
 	clock clock.WithTicker
-	// interval is the delay between two comparisons, MaxInterval the one while nothing happens (see pace).
+	// Interval is the delay between two comparisons, MaxInterval the one while nothing happens (see pace).
 	Interval, MaxInterval time.Duration
 	// unrest counts requests that change something, comparisons that have failed, and changes of Nodes' labels.
 	unrest   *atomic.Int64

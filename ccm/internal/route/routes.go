@@ -63,7 +63,7 @@ type Routes struct {
 	mu          sync.Mutex
 	unconfirmed map[netRoute]*routeChange
 
-	// failed is called when a route could not be created or deleted. The route controller in its
+	// Failed is called when a route could not be created or deleted. The route controller in its
 	// watch-based mode does not try again.
 	Failed func()
 }

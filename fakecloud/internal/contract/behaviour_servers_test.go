@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// newServerWith refuses a new server with the given public addresses.
+// refuseServer refuses a new server with the given public addresses.
 func refuseServer(w *world, status int, code, location string, public object) {
 	w.Helper()
 	body := smallServer(w, "new")
