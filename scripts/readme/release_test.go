@@ -54,7 +54,7 @@ func TestBeforeARelease(t *testing.T) {
 	}
 }
 
-// beforeARelease runs a block in the checkout, or in a module beside it that imports what the block replaces.
+// beforeARelease runs a block in the checkout, or in a module next to it that imports what the block replaces.
 func beforeARelease(t *testing.T, b block, checkout, outside string) {
 	t.Helper()
 	dir, bin, check := checkout, filepath.Join(outside, "bin"), `"$GOBIN/fakecloud" --version`
