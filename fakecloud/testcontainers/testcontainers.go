@@ -3,6 +3,8 @@
 //	cloud, err := testcontainers.Run(ctx, "ghcr.io/ccm-from-scratch/fakecloud:v0.1.0")
 //	defer tc.TerminateContainer(cloud)
 //	client := hcloud.NewClient(hcloud.WithEndpoint(cloud.APIEndpoint), hcloud.WithToken(cloud.Token))
+//
+// Until the first release, make image builds the image fakecloud:dev.
 package testcontainers
 
 import (

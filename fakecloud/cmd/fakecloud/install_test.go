@@ -51,6 +51,7 @@ func TestThePageWorksInAShell(t *testing.T) {
 	}
 	s := newShell(t)
 	cmd := exec.Command("bash", "-c", script)
+	cmd.Dir = bin // where it leaves a snapshot
 	cmd.Env = slices.Concat(s.command().Env, []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"),
 		"FAKECLOUD_LISTEN=127.0.0.1:0", "FAKECLOUD_CONTROL=127.0.0.1:0"})
 	out, err := cmd.CombinedOutput()
