@@ -2,14 +2,16 @@ package scenario_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
-// A server type is sold out until the scenario ends.
+// A server type is sold out until the scenario ends, which it does once.
 func ExampleScenarios() {
 	ctx := context.Background()
 	cloud := fakecloud.New(fakecloud.Options{})
@@ -27,8 +29,8 @@ func ExampleScenarios() {
 	if err := cloud.Scenarios().End(ctx, running.ID); err != nil {
 		panic(err)
 	}
-	fmt.Println(order())
+	fmt.Println(order(), errors.Is(cloud.Scenarios().End(ctx, running.ID), scenario.ErrNotFound))
 	// Output:
 	// Server type cx23 is sold out in fsn1. true
-	// <nil>
+	// <nil> true
 }
