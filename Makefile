@@ -2,8 +2,6 @@
 # lies in the user's cache directory, under ccm-from-scratch.
 
 .DEFAULT_GOAL := help
-SHELL := bash
-.SHELLFLAGS := -euo pipefail -c
 
 # All builds are without cgo, as the images are: so Go compiles each package once for all of them.
 export CGO_ENABLED := 0
@@ -14,7 +12,11 @@ MODULES := . e2e e2e/hetzner fakecloud fakecloud/gomegacloud fakecloud/testconta
 
 .PHONY: run
 run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--help")
-	@scripts/gorun.sh fakecloud/cmd/fakecloud --data-plane $(ARGS)
+	@exec scripts/gorun.sh fakecloud/cmd/fakecloud --data-plane $(ARGS)
+
+.PHONY: install
+install: ## Put the program fakecloud into the folder of Go's programs, and say where that is
+	@scripts/install.sh
 
 .PHONY: install
 install: ## Put the simulated cloud's program, fakecloud, where `go install` puts programs
@@ -23,27 +25,27 @@ install: ## Put the simulated cloud's program, fakecloud, where `go install` put
 
 .PHONY: up
 up: ## A kind cluster that is a Hetzner cluster; repairs an existing one (ARGS="--help")
-	@scripts/up.sh up $(ARGS)
+	@exec scripts/up.sh up $(ARGS)
 
 .PHONY: env
 env: ## Print the exports of `make up` again: eval "$$(make -s env)"
-	@scripts/up.sh env
+	@exec scripts/up.sh env
 
 .PHONY: status
 status: ## What of `make up` works, what does not, and how to restart that
-	@scripts/up.sh status
+	@exec scripts/up.sh status
 
 .PHONY: dev
 dev: ## Rebuild the CCM and have the cluster of `make up` run it
-	@scripts/up.sh dev
+	@exec scripts/up.sh dev
 
 .PHONY: load
 load: ## Put IMAGE=name, which Docker has, into all nodes of `make up`, later ones too
-	@scripts/up.sh load $(IMAGE)
+	@exec scripts/up.sh load $(IMAGE)
 
 .PHONY: down
 down: ## Remove what `make up` made
-	@scripts/up.sh down
+	@exec scripts/up.sh down
 
 .PHONY: image
 image: ## Build the images FROM scratch, without a pull (OUT=folder, ARCH="amd64 arm64")
@@ -60,18 +62,23 @@ dev-env-down: ## Remove what `make dev-env-up` made
 ##@ Test
 
 .PHONY: test
-test: ## Unit and contract tests, with the race detector where there is a C compiler
+test: ## Unit and contract tests (TIMETEST)
 	scripts/test.sh $(MODULES)
 
+# PACKAGES="ccm/internal/apicall fakecloud/..." are folders; without, all. CHANGED=1 leaves out what does not differ from the last release.
+.PHONY: stress
+stress: ## Repeat tests and find those that do not end the same each time (PACKAGES=, BUDGET=10m)
+	@scripts/test.sh --stress $(MODULES)
+
 .PHONY: lint
-lint: ## Plain English and golangci-lint, in the pinned version
+lint: ## Plain English, scripts, workflows and code (TIMELINT)
 	scripts/lint.sh
 
-# ON=kubernetes has the cluster of the current context do the work (scripts/onkubernetes).
+# ON=kubernetes has the cluster of the current context do the work of e2e, sim and mutate (scripts/onkubernetes; SHARDS=20 for e2e).
 ON_KUBERNETES = $(if $(ON),$(if $(filter-out kubernetes,$(ON)),$(error ON=$(ON): must be kubernetes, or not set),scripts/gorun.sh scripts/onkubernetes))
 
 .PHONY: e2e
-e2e: ## The end-to-end suite (E2E_CLUSTER=, LABELS=, FOCUS=, SHARD=, PROCS=, CCM=: scripts/e2e.sh; ON=kubernetes SHARDS=20)
+e2e: ## The end-to-end suite (E2E_CLUSTER=, LABELS=, FOCUS=, CCM=, …: scripts/e2e.sh)
 	$(if $(ON),$(ON_KUBERNETES) e2e,scripts/e2e.sh)
 
 .PHONY: e2e-probe
@@ -79,11 +86,11 @@ e2e-probe: ## Find out what a cloud-controller-manager lacks, and write it into 
 	scripts/e2e-probe.sh
 
 .PHONY: e2e-example
-e2e-example: ## The conformance specs on another cloud: the example CCM on the example cloud (minutes)
+e2e-example: ## The conformance specs with the example CCM on the example cloud (minutes)
 	E2E_CLUSTER=embedded E2E_OUT=$(CURDIR)/out/e2e-example CCM=e2e/ccms/example-ccm.yaml LABELS=conformance scripts/e2e.sh
 
 .PHONY: broken-examples
-broken-examples: ## Break the example CCM in ten ways; the spec that names the promise must fail each time (minutes)
+broken-examples: ## Break the example CCM in ten ways; a spec must fail each time (minutes)
 	scripts/broken-examples.sh
 
 .PHONY: e2e-clean
@@ -106,7 +113,7 @@ bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md (half an h
 SEEDS ?= 1000
 ONE_SEED = $(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS) $(if $(FIRST),-first $(FIRST)))
 .PHONY: sim sim-ccm sim-machine sim-on
-sim: $(if $(ON),sim-on,sim-ccm sim-machine) ## Simulate random histories of CCM and machine controller (SEEDS=10000 FIRST=1; ON=kubernetes)
+sim: $(if $(ON),sim-on,sim-ccm sim-machine) ## Simulate random histories of CCM and machine controller (SEEDS=10000 FIRST=1)
 
 sim-on:
 	@SEEDS=$(SEEDS) $(ON_KUBERNETES) sim
@@ -135,7 +142,7 @@ sim-reverted: ## Revert fixes of the CCM one by one; the simulation must notice 
 SAMPLE ?= 0
 LEAST ?= 0
 .PHONY: mutate mutate-here mutate-on
-mutate: $(if $(ON),mutate-on,mutate-here) ## Change the CCM's code in small ways; its tests must notice (hours; SAMPLE=200 SEED=1 LEAST=80; ON=kubernetes)
+mutate: $(if $(ON),mutate-on,mutate-here) ## Change the CCM's code in small ways; its tests must notice (hours; SAMPLE=200 SEED=1)
 
 mutate-on:
 	@SAMPLE=$(SAMPLE) SEED=$(SEED) LEAST=$(LEAST) $(ON_KUBERNETES) mutate
@@ -143,7 +150,7 @@ mutate-on:
 mutate-here:
 	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
 	$(if $(NAMED),,overlay=$$(scripts/sim-runtime.sh) && go run ./scripts/mutate -package ccm -simulate "$$overlay" -sample $(SAMPLE) \
-		$(if $(SEED),-seed $(SEED)) -least $(LEAST) -jobs $$(nproc))
+		$(if $(SEED),-seed $(SEED)) -least $(LEAST) -jobs $$(getconf _NPROCESSORS_ONLN))
 
 .PHONY: tidy
 tidy: ## go mod tidy in all modules, with the fakecloud of this checkout
@@ -184,13 +191,13 @@ actions: ## Write fakecloud/ACTIONS.md: what each action locks and does
 	cd fakecloud && go test -run '^TestThePageOfActions' ./internal/cloud -update
 
 .PHONY: behaviour
-behaviour: ## Write out/BEHAVIOUR.md, which test guards which sentence of the document, and FIDELITY.md
+behaviour: ## Write out/BEHAVIOUR.md, which test guards which sentence, and FIDELITY.md
 	cd fakecloud && go test -run '^TestThePageOfBehaviour' ./internal/contract -update
 
 .PHONY: pictures
-pictures: ## Take the pictures of the pages again, of the cloud and of the report, in a browser, and the recording of a terminal
+pictures: ## Take the pictures of the pages again, in a browser, and the recording of a terminal
 	REQUIRE_BROWSER=1 go test -count=1 -run 'TestACluster|TestTheReportShows' ./e2e/hetzner/browser
-	mkdir -p .github/pictures && cp out/browser/{cluster,report}-{light,dark}.png .github/pictures
+	mkdir -p .github/pictures && cd out/browser && cp cluster-light.png cluster-dark.png report-light.png report-dark.png $(CURDIR)/.github/pictures
 	go test -count=1 -run 'TestTheTranscript|TestTheRecording' ./scripts/readme -update
 
 .PHONY: manifests

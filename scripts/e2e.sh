@@ -16,15 +16,29 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+scripts/need.sh go
+# resolve makes the name of a file absolute, since ginkgo runs the suite in another folder.
+resolve() {
+	if ! [ -f "${!1}" ] || ! [ -r "${!1}" ]; then
+		echo "$1=${!1}: must be a file that can be read, in $PWD if its name does not begin with /" >&2
+		exit 2
+	fi
+	export "$1=$(cd "$(dirname "${!1}")" && pwd)/$(basename "${!1}")"
+}
+[ -z "${CCM:-}" ] || resolve CCM
+[ -z "${DURATIONS:-}" ] || resolve DURATIONS
+
 # choose says on what cluster the specs run, and why.
 choose() {
 	local why="E2E_CLUSTER=${E2E_CLUSTER:-}"
 	if [ -z "${E2E_CLUSTER:-}" ]; then
-		if docker version >/dev/null 2>&1; then
+		if why=$(scripts/need.sh docker 2>&1); then
 			E2E_CLUSTER=kind why="since Docker answers; E2E_CLUSTER=embedded needs none"
 		else
-			E2E_CLUSTER=embedded why="since no Docker answers; with one, it would be a kind cluster"
+			E2E_CLUSTER=embedded why="with Docker it would be a kind cluster: $why"
 		fi
+	elif [ "$E2E_CLUSTER" = kind ]; then
+		scripts/need.sh docker
 	fi
 	case $E2E_CLUSTER in
 	kind) echo "e2e on a kind cluster ($why)" ;;
@@ -38,14 +52,6 @@ choose() {
 	export E2E_CLUSTER
 }
 choose
-if [ -n "${CCM:-}" ]; then
-	CCM=$(realpath -- "$CCM") # ginkgo runs the suite in another folder
-	export CCM
-fi
-if [ -n "${DURATIONS:-}" ]; then
-	DURATIONS=$(realpath -- "$DURATIONS")
-	export DURATIONS
-fi
 # A part of the specs does not replace the results of all.
 export E2E_OUT=${E2E_OUT:-$PWD/out/e2e-$E2E_CLUSTER${SHARD:+-${SHARD/\//-of-}}}
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Builds the container images FROM scratch, without pulling anything, and hands them to Docker where
 # there is one.
 #
@@ -8,61 +8,66 @@
 #                                                       program is built from, <name>.arm64.spdx.json
 #   OUT=out/images ARCH="amd64 arm64" TAG=v1 scripts/image.sh
 #                                                       one file for both: an OCI archive with an index
-set -euo pipefail
+set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- fakecloud ccm-from-scratch machine-controller
 if [ -n "${IMAGE:-}" ] && [ $# -gt 1 ]; then
 	echo "IMAGE=$IMAGE: which one? scripts/image.sh ccm-from-scratch, or another one" >&2
 	exit 2
 fi
-read -ra arches <<<"${ARCH:-$(go env GOARCH)}"
+scripts/need.sh go
+arches=${ARCH:-$(go env GOARCH)}
+several=$(echo "$arches" | grep ' [^ ]' || :)
 if [ -n "${OUT:-}" ]; then
 	out=$OUT
 	mkdir -p "$out"
 	# Files may be published: they must not depend on this folder. Other images share Go's cache with all other builds.
 	export GOFLAGS="${GOFLAGS:-} -trimpath"
 else
-	if [ ${#arches[@]} -gt 1 ]; then
+	if [ -n "$several" ]; then
 		echo "ARCH=$ARCH: Docker takes one architecture: set OUT=folder for an archive of several" >&2
 		exit 2
 	fi
-	if ! command -v docker >/dev/null || ! docker version >/dev/null 2>&1; then
-		echo "no Docker answers: set OUT=folder to keep the images as files" >&2
+	scripts/need.sh docker || {
+		echo "without Docker, OUT=folder keeps the images as files" >&2
 		exit 1
-	fi
-	out=$(mktemp -d -t images.XXXXXX)
+	}
+	out=$(mktemp -d)
 	trap 'rm -rf "$out"' EXIT
+	trap 'exit 130' INT TERM HUP
 fi
 source=https://github.com/ccm-from-scratch/ccm-from-scratch
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 
-for name in "$@"; do
+build() {
+	name=$1
+	image=${IMAGE:-$name:${TAG:-dev}}
 	case $name in
 	fakecloud)
 		description="A simulated Hetzner Cloud with a local API"
 		how="docker run --rm -p 127.0.0.1:4242:4242"
-		special=(-package github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/cmd/fakecloud
-			-env FAKECLOUD_LISTEN=:4242 -env FAKECLOUD_CONTROL=127.0.0.1:4243
-			-expose 4242 -expose 4243 -health health)
+		set -- -package github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/cmd/fakecloud \
+			-env FAKECLOUD_LISTEN=:4242 -env FAKECLOUD_CONTROL=127.0.0.1:4243 \
+			-expose 4242 -expose 4243 -health health
 		;;
 	ccm-from-scratch)
 		description="A cloud-controller-manager for Kubernetes on the Hetzner Cloud"
 		how="deploy it as ccm/deploy/README.md says:"
-		special=(-package ./ccm/cmd/ccm-from-scratch -expose 10258 -expose 8233)
+		set -- -package ./ccm/cmd/ccm-from-scratch -expose 10258 -expose 8233
 		;;
 	machine-controller)
 		description="A machine controller for Kubernetes on the Hetzner Cloud"
 		how="deploy it as ccm/machine/README.md says:"
-		special=(-package ./ccm/cmd/machine-controller -expose 8080 -expose 8081)
+		set -- -package ./ccm/cmd/machine-controller -expose 8080 -expose 8081
 		;;
 	*)
 		echo "$name: must be one of fakecloud, ccm-from-scratch, machine-controller" >&2
 		exit 2
 		;;
 	esac
-	image=${IMAGE:-$name:${TAG:-dev}}
-	[ -z "${OUT:-}" ] || special+=(-sbom "$out/$name")
-	scripts/progress.sh "compiling $name" go run -v ./scripts/image "${special[@]}" -tag "$image" "${arches[@]/#/-arch=}" -o "$out/$name.tar" \
+	[ -z "${OUT:-}" ] || set -- "$@" -sbom "$out/$name"
+	for arch in $arches; do set -- "$@" -arch="$arch"; done
+	scripts/progress.sh "compiling $name" go run -v ./scripts/image "$@" -tag "$image" -o "$out/$name.tar" \
 		-label "org.opencontainers.image.title=$name" \
 		-label "org.opencontainers.image.description=$description" \
 		-label org.opencontainers.image.licenses=Apache-2.0 \
@@ -70,10 +75,11 @@ for name in "$@"; do
 		-label "org.opencontainers.image.revision=$revision"
 	if [ -n "${OUT:-}" ]; then
 		load="docker load -i $out/$name.tar"
-		[ ${#arches[@]} = 1 ] || load="skopeo copy --all oci-archive:$out/$name.tar docker://registry.example/$image"
-		echo "$image for ${arches[*]} is in $out/$name.tar; $load"
+		[ -z "$several" ] || load="skopeo copy --all oci-archive:$out/$name.tar docker://registry.example/$image"
+		echo "$image for $arches is in $out/$name.tar; $load"
 	else
 		docker load -q -i "$out/$name.tar"
 		echo "$how $image"
 	fi
-done
+}
+for name in "$@"; do build "$name"; done

@@ -1,6 +1,6 @@
-#!/usr/bin/env bash
-# Checks texts with plain-english.sh, scripts with shfmt and with shellcheck where that is installed, and code with golangci-lint.
-set -euo pipefail
+#!/bin/sh
+# Checks texts with plain-english.sh, scripts with shfmt and with shellcheck where that is installed, workflows with actionlint, and code with golangci-lint.
+set -eu
 cd "$(dirname "$0")/.."
 
 status=0
@@ -13,6 +13,8 @@ if command -v shellcheck >/dev/null; then
 else
 	echo "note: shellcheck is not installed, so the scripts are checked in CI only" >&2
 fi
+actionlint=$(scripts/tool.sh actionlint)
+"$actionlint" || status=1
 bin=$(scripts/tool.sh golangci-lint)
 # golangci-lint looks at one module at a time.
 for module in . e2e e2e/hetzner fakecloud fakecloud/gomegacloud kind/nodeimage; do

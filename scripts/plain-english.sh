@@ -1,11 +1,11 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Fails if a text contains a phrase of the list below (see CONTRIBUTING.md, "Plain English"). It prints
 # the place, the phrase and the plain words. It does not find a phrase that is split over two lines.
 # A line of the list is a regular expression, the plain words, and what is plain although it matches.
 #
 #   scripts/plain-english.sh          checks everything
 #   scripts/plain-english.sh PATH...  checks these paths
-set -euo pipefail
+set -eu
 cd "$(dirname "$0")/.."
 
 phrases='nobody|no one, or say who: no client, no spec|NoBody
@@ -26,16 +26,15 @@ tells that|reports whether, shows that
 no news|nothing new
 no business|say who does it'
 
-paths=("$@")
-if [ $# = 0 ]; then
-	paths=('*.go' '*.md' '*.sh' '*.yaml' '*.yml' '*.tpl' '*.txt' '*.html' '*Makefile' '.ci/*')
-fi
+[ $# -gt 0 ] || set -- '*.go' '*.md' '*.sh' '*.yaml' '*.yml' '*.tpl' '*.txt' '*.html' '*Makefile' '.ci/*'
 git rev-parse --git-dir >/dev/null # else git grep below would find nothing
 status=0
 while IFS='|' read -r phrase plain but; do
-	if git grep --untracked -nowiE -e "$phrase" -- "${paths[@]}" ':(exclude)scripts/plain-english.sh' |
+	if git grep --untracked -nowiE -e "$phrase" -- "$@" ':(exclude)scripts/plain-english.sh' |
 		grep -vE "${but:-^$}" | sed "s/\$/: write: $plain/"; then
 		status=1
 	fi
-done <<<"$phrases"
+done <<EOT
+$phrases
+EOT
 exit $status

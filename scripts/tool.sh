@@ -1,13 +1,15 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Prints the paths of programs of others: "$(scripts/tool.sh helm)" version. This is where their versions are. A program is
 # compiled once, through the Go module proxy, and kept in the user's cache: nothing needs to be installed by hand, and no
 # module of this repository gets its dependencies.
-set -euo pipefail
+set -eu
 cd "$(dirname "$0")/.."
+scripts/need.sh go
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/ccm-from-scratch/tools
 for name in "$@"; do
 	case $name in
+	actionlint) package=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 ;;
 	controller-gen) package=sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 ;;
 	crane) package=github.com/google/go-containerregistry/cmd/crane@v0.22.1 ;;
 	golangci-lint) package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 ;;
@@ -23,10 +25,10 @@ for name in "$@"; do
 	version=${package##*@}
 	bin=$cache/$name-$version-$(go env GOVERSION)
 	if [ ! -x "$bin" ]; then
-		tmp=$(mktemp -d)
+		tmp=$bin.$$
 		trap 'rm -rf "$tmp"' EXIT
+		trap 'exit 130' INT TERM HUP
 		GOBIN=$tmp GOFLAGS='' CGO_ENABLED=0 scripts/progress.sh "compiling $name $version (once; some minutes)" go install -v "$package" >&2
-		mkdir -p "$cache"
 		mv "$tmp/$name" "$bin"
 		rm -r "$tmp"
 	fi

@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Runs a command with a docker in its PATH that can run kind's nodes.
 #
 #	scripts/with-docker.sh go run ./kind/cmd/kindup up
@@ -8,17 +8,17 @@
 # in a sandbox, it cannot run privileged containers ("unable to apply caps:
 # operation not permitted"); there, and only there, kind/nodeimage/docker-shim comes
 # first in PATH, which asks for everything else that privileged means.
-set -euo pipefail
+set -eu
 
 # lacks_sys_resource reports whether this host runs a Docker daemon without the
 # capability. A daemon elsewhere, or none that can be seen, is taken to be normal.
 lacks_sys_resource() {
-	local proc=${DOCKER_SHIM_PROC:-/proc} comm name bounding
+	proc=${DOCKER_SHIM_PROC:-/proc}
 	for comm in "$proc"/[0-9]*/comm; do
 		read -r name 2>/dev/null <"$comm" || continue
 		[ "$name" = dockerd ] || continue
 		bounding=$(awk '/^CapBnd:/ {print $2}' "${comm%/comm}/status") || continue
-		[ -n "$bounding" ] && ((((16#$bounding >> 24) & 1) == 0)) && return 0
+		[ -n "$bounding" ] && [ $((0x$bounding >> 24 & 1)) = 0 ] && return 0
 	done
 	return 1
 }
@@ -28,7 +28,7 @@ lacks_sys_resource() {
 # kube-proxy ends with "too many open files". Root raises the limit until the next
 # boot; anyone else is told.
 raise_inotify() {
-	local limit=${DOCKER_SHIM_PROC:-/proc}/sys/fs/inotify/max_user_instances enough=1024 now
+	limit=${DOCKER_SHIM_PROC:-/proc}/sys/fs/inotify/max_user_instances enough=1024
 	[ -r "$limit" ] && read -r now <"$limit" && [ "$now" -lt 512 ] || return 0
 	if { echo $enough >"$limit"; } 2>/dev/null; then
 		echo "note: fs.inotify.max_user_instances was $now, enough for about $((now / 15)) nodes in all; now it is $enough" >&2
