@@ -67,7 +67,7 @@ test: ## Unit and contract tests (TIMETEST)
 
 # PACKAGES="ccm/internal/apicall fakecloud/..." are folders; without, all. CHANGED=1 leaves out what does not differ from the last release.
 .PHONY: stress
-stress: ## Repeat tests and find those that do not end the same each time (PACKAGES=, BUDGET=10m)
+stress: ## Repeat tests, and print those that do not end the same (PACKAGES=, BUDGET=10m)
 	@scripts/test.sh --stress $(MODULES)
 
 .PHONY: lint

@@ -19,7 +19,10 @@ compile=$! stopped=''
 trap 'stopped=yes; kill $compile 2>/dev/null' INT TERM HUP
 status=0
 wait $compile || status=$?
-if [ -n "$stopped" ]; then wait $compile || exit 130; fi
+if [ -n "$stopped" ]; then
+	wait $compile || :
+	exit 130
+fi
 [ $status = 0 ] || exit $status
 mv -f "$new" "$program" 2>/dev/null || rm "$new" # if both are the same file
 trap - EXIT INT TERM HUP

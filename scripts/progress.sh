@@ -88,7 +88,7 @@ clock=$!
 "$@" 2>&3 3>&- &
 command=$! stopped=''
 # Go removes its temporary files after an interrupt, and only then.
-trap 'stopped=yes; kill -INT $command 2>/dev/null' INT TERM HUP
+trap 'stopped=yes; kill -INT $command 2>/dev/null && say "$what: stopping"' INT TERM HUP
 wait $command
 status=$?
 while kill -0 $command 2>/dev/null; do # a signal ends wait, not the command
@@ -98,5 +98,5 @@ done
 kill $clock 2>/dev/null
 printf '%send\n' "$mark" >&3
 wait $counter
-[ -z "$stopped" ] || { echo "$what: stopped" >&2 && exit 130; }
+[ -z "$stopped" ] || exit 130
 exit $status
