@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// choose returns the packages that the settings name, in random order.
+func choose(ctx context.Context, out io.Writer, lines string, setting func(string) string) []*pkg {
+	var packages []*pkg
+	folders := map[string]*pkg{}
+	here, _ := filepath.Abs(".")
+	for line := range strings.Lines(lines) {
+		fields := append(strings.Fields(line), "")
+		p := &pkg{path: fields[1], work: fields[2]}
+		p.folder, _ = filepath.Rel(here, fields[0])
+		p.folder = filepath.ToSlash(p.folder)
+		folders[p.folder] = p
+		for _, word := range append(strings.Fields(setting("PACKAGES")), map[bool]string{true: "..."}[setting("PACKAGES") == ""]) {
+			prefix, all := strings.CutSuffix(path.Clean(word), "...")
+			if word != "" && (path.Clean(prefix) == p.folder || all && (prefix == "" || strings.HasPrefix(p.folder, prefix))) {
+				packages = append(packages, p)
+				break
+			}
+		}
+	}
+	rand.Shuffle(len(packages), func(i, j int) { packages[i], packages[j] = packages[j], packages[i] })
+	if setting("CHANGED") == "" {
+		return packages
+	}
+	base, what := since(ctx)
+	if base == "" {
+		fmt.Fprintln(out, "stress: this clone has neither a branch origin/main that differs nor a release: all packages, in random order")
+		return packages
+	}
+	differ := map[*pkg]bool{}
+	for file := range strings.Lines(git(ctx, "diff", "--name-only", base)) {
+		for folder := path.Dir(strings.TrimSpace(file)); ; folder = path.Dir(folder) { // testdata belongs to the package above
+			if p := folders[folder]; p != nil {
+				differ[p] = true
+				break
+			}
+			if folder == "." {
+				break
+			}
+		}
+	}
+	packages = slices.DeleteFunc(packages, func(p *pkg) bool { return !differ[p] })
+	fmt.Fprintf(out, "stress: %d packages differ from %s\n", len(packages), what)
+	return packages
+}
+
+// since returns the commit that the packages are compared with, and what it is.
+func since(ctx context.Context) (commit, what string) {
+	if base := git(ctx, "merge-base", "HEAD", "origin/main"); base != "" && base != git(ctx, "rev-parse", "HEAD") {
+		return base, "origin/main, at " + base
+	}
+	tag := git(ctx, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD^")
+	return tag, "the release " + tag
+}
+
+// git returns what a command of git prints, and nothing where it fails.
+func git(ctx context.Context, args ...string) string {
+	out, _ := exec.CommandContext(ctx, "git", args...).Output()
+	return strings.TrimSpace(string(out))
+}
+
+// report prints the tests that did not end the same each time, or failed each time, and returns their number.
+func report(out io.Writer, race string, results map[string]*result) (differ int) {
+	names := slices.Sorted(maps.Keys(results))
+	bad := func(name string) bool { return len(results[name].ends) > 1 || results[name].ends["FAIL"] > 0 }
+	for _, name := range names {
+		r := results[name]
+		// A test ends as its subtests do: those are named.
+		if !bad(name) || slices.ContainsFunc(names, func(sub string) bool { return strings.HasPrefix(sub, name+"/") && bad(sub) }) {
+			continue
+		}
+		differ++
+		total := 0
+		for _, n := range r.ends {
+			total += n
+		}
+		_, test, _ := strings.Cut(name, " ")
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(test), "'", ".")
+		command := "go test -C " + r.pkg.folder + " -run '^" + strings.ReplaceAll(pattern, "/", "$/^") + "$' -shuffle=on -cpu=1,2,4 -count=20 " + race
+		if r.pkg.work != "" {
+			command = "GOWORK=" + r.pkg.work + " " + command
+		}
+		fmt.Fprintf(out, "%s of %s: %d of %d times failed, %d times skipped\n  again: %s\n%s", test, r.pkg.path, r.ends["FAIL"], total, r.ends["SKIP"],
+			strings.TrimSpace(command), r.printed)
+	}
+	return differ
+}

@@ -1,0 +1,148 @@
+// Command stress repeats tests with 1, 2 and 4 processors in random order, and prints each test that does not end the same each time.
+// scripts/test.sh --stress calls it with a line for each package: its folder, its path, and the value of GOWORK. Settings:
+//
+//	PACKAGES  folders, such as "ccm/internal/apicall fakecloud/..."; without, all
+//	CHANGED   1 leaves out packages that do not differ from the base of the branch, or from the last release
+//	BUDGET    how long tests run, and how long they are compiled at most (default 10m); packages take turns until then
+//	COUNT     so many turns of each package at most
+//	RACE      -race
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := stress(ctx, os.Stdout, os.Args[1], os.Getenv)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "stress:", err)
+		os.Exit(1)
+	}
+}
+
+// pkg is a package with tests, and the program of these.
+type pkg struct{ folder, path, work, program string }
+
+// result counts how a test ended, and has what it printed when it first failed.
+type result struct {
+	pkg     *pkg
+	ends    map[string]int
+	printed string
+}
+
+func stress(ctx context.Context, out io.Writer, lines string, setting func(string) string) error {
+	budget, err := time.ParseDuration(cmp.Or(setting("BUDGET"), "10m"))
+	if err != nil {
+		return fmt.Errorf("BUDGET=%s: must be a duration, such as 10m: %w", setting("BUDGET"), err)
+	}
+	count, err := strconv.Atoi(cmp.Or(setting("COUNT"), "1000000"))
+	if err != nil {
+		return fmt.Errorf("COUNT=%s: must be a number: %w", setting("COUNT"), err)
+	}
+	packages := choose(ctx, out, lines, setting)
+	temporary, err := os.MkdirTemp("", "stress")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(temporary) }()
+	results, turns, broken := map[string]*result{}, 0, 0
+	var ran, compiled time.Duration
+	for round := 0; round < count && ran < budget && len(packages) > 0 && ctx.Err() == nil; round++ {
+		for i, p := range packages {
+			if ran >= budget || p.program == "" && compiled >= budget {
+				continue
+			}
+			begin := time.Now()
+			if p.program == "" {
+				p.program = filepath.Join(temporary, strconv.Itoa(i)+".test")
+				cmd := exec.CommandContext(ctx, "go", "test", "-C", p.folder, "-vet=off", "-c", "-o", p.program, cmp.Or(setting("RACE"), "-race=false"), ".")
+				cmd.Env = append(os.Environ(), "GOWORK="+p.work, "CGO_ENABLED="+map[bool]string{true: "0", false: "1"}[setting("RACE") == ""])
+				if text, err := cmd.CombinedOutput(); err != nil {
+					broken++
+					fmt.Fprintf(out, "%s: its tests do not compile: %v\n%s", p.path, err, text)
+				}
+				compiled += time.Since(begin)
+				begin = time.Now()
+			}
+			if _, err := os.Stat(p.program); err == nil {
+				turns++
+				p.run(ctx, temporary, budget-ran, results)
+			}
+			ran += time.Since(begin)
+		}
+	}
+	differ := report(out, setting("RACE"), results)
+	turn := slices.DeleteFunc(packages, func(p *pkg) bool { return p.program == "" })
+	fmt.Fprintf(out, "stress: %d passed, %d failed; %d turns of %d of %d packages, %s of tests, %s of compiling\n", len(results)-differ, differ+broken,
+		turns, len(turn), len(packages), ran.Round(time.Second), compiled.Round(time.Second))
+	if differ+broken > 0 {
+		return fmt.Errorf("%d tests do not end the same each time, or always fail; %d packages do not compile: see above", differ, broken)
+	}
+	return ctx.Err()
+}
+
+var event = regexp.MustCompile(`^(?:===|\s*---) (RUN|NAME|CONT|PAUSE|PASS|FAIL|SKIP):? +(\S+)`)
+
+// run runs the tests once with each number of processors. What is not at its end when the budget is, does not count.
+func (p *pkg) run(ctx context.Context, temporary string, budget time.Duration, results map[string]*result) {
+	limited, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	cmd := exec.CommandContext(limited, p.program, "-test.v=test2json", "-test.shuffle=on", "-test.cpu=1,2,4", "-test.timeout=10m")
+	cmd.Dir, cmd.Env = p.folder, append(os.Environ(), "TMPDIR="+temporary)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	text, err := cmd.CombinedOutput()
+	printed, running, current := map[string]string{}, map[string]bool{}, ""
+	end := func(name, how string) {
+		r := results[p.path+" "+name]
+		if r == nil {
+			r = &result{pkg: p, ends: map[string]int{}}
+			results[p.path+" "+name] = r
+		}
+		if r.ends[how]++; how == "FAIL" {
+			r.printed = cmp.Or(r.printed, printed[name])
+		}
+		delete(running, name)
+		delete(printed, name)
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		before, mark, _ := strings.Cut(lines.Text(), "\x16") // package testing begins its own lines with it
+		if before != "" && len(printed[current]) < 4000 {
+			printed[current] += "    " + before + "\n"
+		}
+		found := event.FindStringSubmatch(mark)
+		switch {
+		case found == nil:
+		case found[1] == "PASS" || found[1] == "FAIL" || found[1] == "SKIP":
+			end(found[2], found[1])
+		default:
+			current = found[2]
+			running[current] = true
+		}
+	}
+	if err == nil || limited.Err() != nil {
+		return
+	}
+	for name := range maps.Clone(running) { // it has panicked, or called os.Exit
+		end(name, "FAIL")
+	}
+}
