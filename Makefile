@@ -62,7 +62,7 @@ dev-env-down: ## Remove what `make dev-env-up` made
 ##@ Test
 
 .PHONY: test
-test: ## Unit and contract tests (TIMETEST)
+test: ## Unit and contract tests, with the race detector (minutes; more the first time)
 	scripts/test.sh $(MODULES)
 
 # PACKAGES="ccm/internal/apicall fakecloud/..." are folders; without, all. CHANGED=1 leaves out what does not differ from the last release.
@@ -71,7 +71,7 @@ stress: ## Repeat tests, and print those that do not end the same (PACKAGES=, BU
 	@scripts/test.sh --stress $(MODULES)
 
 .PHONY: lint
-lint: ## Plain English, scripts, workflows and code (TIMELINT)
+lint: ## Plain English, scripts, workflows and code (minutes; more the first time)
 	scripts/lint.sh
 
 # ON=kubernetes has the cluster of the current context do the work of e2e, sim and mutate (scripts/onkubernetes; SHARDS=20 for e2e).

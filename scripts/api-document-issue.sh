@@ -26,5 +26,6 @@ title="The API document has changed"
 if [ -n "$(gh issue list --state open --search "in:title \"$title\"" --json number --jq '.[].number')" ]; then
 	echo "an issue is open: $title"
 else
+	gh label create difference --force >/dev/null # an issue cannot have a label that does not exist
 	gh issue create --title "$title" --label difference --body-file "$work/body"
 fi

@@ -8,7 +8,7 @@
 # `go build -v` (or `go install -v`, `go run -v`, `go vet -v`) names each package that it compiles on a line of its own;
 # modules are lines that begin with "go: downloading". Other lines are passed on. PROGRESS_EVERY is in seconds.
 set -u
-what=$1 every=${PROGRESS_EVERY:-10} begin=$(date +%s) mark=$(printf '\001') width='' clear=''
+what=$1 every=${PROGRESS_EVERY:-10} begin=$(date +%s) mark=$(printf '\036') width='' clear=''
 shift
 [ "$1" != go ] || "$(dirname "$0")/need.sh" go || exit
 echo "$what ... (Ctrl-C stops it; what is compiled stays in Go's cache)" >&2

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -131,5 +132,66 @@ func TestTheActionRunsTheSuite(t *testing.T) {
 	}
 	if text, err := os.ReadFile(summary); err != nil || string(text) != "specs\n" {
 		t.Errorf("the summary: %q, %v", text, err)
+	}
+}
+
+// TestATagThatReleasesIsPushedAlone counts the tags of each push: GitHub makes no event for more than three that are pushed together.
+func TestATagThatReleasesIsPushedAlone(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "grep", "-hoE", `git push origin [^#]*v1\.2\.3[^#(]*`, "--", "*.md", "*.yml", "*.sh").Output()
+	if err != nil {
+		t.Fatalf("no page says how a release is pushed: %v", err)
+	}
+	last := ""
+	for push := range strings.Lines(string(out)) {
+		refs := strings.Fields(push)[3:]
+		if alone := slices.Equal(refs, []string{"v1.2.3"}); len(refs) > 3 || slices.Contains(refs, "v1.2.3") && !alone {
+			t.Errorf("%spushes %d tags: at most three go together, and v1.2.3 goes alone", push, len(refs))
+		}
+		last = strings.Join(refs, " ")
+	}
+	if last != "v1.2.3" {
+		t.Errorf("v1.2.3 must be pushed last: the workflow needs the other tags")
+	}
+}
+
+// TestTheMakefileFitsATerminal looks at what make prints.
+func TestTheMakefileFitsATerminal(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "help").Output()
+	if err != nil || strings.Count(string(out), "\n") < 30 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 {
+			t.Errorf("%d columns, want at most 100: %s", n, line)
+		}
+	}
+}
+
+// TestScriptsNeedNothingThatMacOSLacks looks for features of bash after 3.2 and options of GNU's tools. Releases are made on Linux.
+func TestScriptsNeedNothingThatMacOSLacks(t *testing.T) {
+	t.Parallel()
+	lacks := regexp.MustCompile(`(?m)^[^#\n]*(\b(mapfile|readarray|coproc|nproc|flock|sha256sum|declare -[An]|local -n|wait -n|` +
+		`date -d|readlink -f|xargs -r|grep -P|read [a-z-]* ?-t)\b|sed -i |[\s;|(]timeout [0-9]|\$\{\w+(,,|\^\^|@)|\|&|&>>)`)
+	arrays := regexp.MustCompile(`[^+]"\$\{(\w+)\[@\]\}"`) // fails where the array is empty
+	paths, err := filepath.Glob("../*.sh")
+	if err != nil || len(paths) < 20 {
+		t.Fatalf("%v: %v", paths, err)
+	}
+	for _, path := range append(paths, "../../.ci/run", "../../Makefile") {
+		if slices.Contains([]string{"release.sh", "publish.sh"}, filepath.Base(path)) {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range lacks.FindAllString(string(text), -1) {
+			t.Errorf("%s: %q", path, found)
+		}
+		for _, found := range arrays.FindAllStringSubmatch(string(text), -1) {
+			t.Errorf("%s: the array %s, if it is empty: write ${%[2]s[@]+\"${%[2]s[@]}\"}", path, found[1])
+		}
 	}
 }

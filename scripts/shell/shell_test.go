@@ -165,7 +165,7 @@ func TestProgressGoesOnAfterASilentSecond(t *testing.T) {
 		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 3 {
 			t.Errorf("the command's status is lost: %v", err)
 		}
-		if !strings.Contains(all, "2 packages compiled") || !strings.Contains(all, "\nlast\n") || strings.Contains(all, "\x01") {
+		if !strings.Contains(all, "2 packages compiled") || !strings.Contains(all, "\nlast\n") || strings.Contains(all, "\x1e") {
 			t.Errorf("got %q", all)
 		}
 	})
@@ -181,7 +181,7 @@ func TestAProgramIsCompiledOnceAndGetsTheSignal(t *testing.T) {
 			cmd := c.command(t.Context(), shell, "gorun.sh", "program", "a b", "c")
 			line, rest := start(t, cmd)
 			if pid, args, _ := strings.Cut(line, " "); pid != itoa(cmd.Process.Pid) || args != "[a b c]\n" {
-				t.Errorf("process %d: the program says %q", cmd.Process.Pid, line)
+				t.Fatalf("process %d: the program says %q", cmd.Process.Pid, line)
 			}
 			found, err := filepath.Glob(c.cache + "/*/programs/*/program/*")
 			if err != nil || len(found) != 1 {
