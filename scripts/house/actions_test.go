@@ -138,7 +138,8 @@ func TestTheActionRunsTheSuite(t *testing.T) {
 // TestATagThatReleasesIsPushedAlone counts the tags of each push: GitHub makes no event for more than three that are pushed together.
 func TestATagThatReleasesIsPushedAlone(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "grep", "-hoE", `git push origin [^#]*v1\.2\.3[^#(]*`, "--", "*.md", "*.yml", "*.sh").Output()
+	out, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "grep", "-hoE", `git push origin [^#]*v1\.2\.3[^#(]*`, "--",
+		"*.md", "*.yml", "*.sh").Output()
 	if err != nil {
 		t.Fatalf("no page says how a release is pushed: %v", err)
 	}

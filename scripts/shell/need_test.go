@@ -54,7 +54,8 @@ func TestWhatIsMissingIsSaidFirst(t *testing.T) {
 		args     []string
 		want     string
 	}{
-		"no Go":          {"go", nil, nil, "gorun.sh", []string{"program"}, "Go 1.26.0 or later is needed, and no go is in the PATH: get it at https"},
+		"no Go": {"go", nil, nil, "gorun.sh", []string{"program"},
+			"Go 1.26.0 or later is needed, and no go is in the PATH: get it at https"},
 		"no Go, tests":   {"go", nil, nil, "test.sh", []string{"program"}, "Go 1.26.0 or later is needed, and no go is in the PATH"},
 		"no Go, tools":   {"go", nil, nil, "tool.sh", []string{"helm"}, "Go 1.26.0 or later is needed, and no go is in the PATH"},
 		"no Go, install": {"go", nil, nil, "install.sh", nil, "Go 1.26.0 or later is needed, and no go is in the PATH"},
@@ -67,9 +68,12 @@ func TestWhatIsMissingIsSaidFirst(t *testing.T) {
 			"/dev/null/.cache/ccm-from-scratch cannot be written"},
 		"modules that are read-only": {"", nil, []string{"GOMODCACHE=/dev/null/mod"}, "gorun.sh", []string{"program"},
 			"/dev/null/mod cannot be written"},
-		"no Docker":                 {"docker", nil, nil, "up.sh", []string{"up"}, "Docker is needed, and no docker is in the PATH: get it"},
-		"a Docker that is stopped":  {"", map[string]string{"docker": stopped}, nil, "up.sh", []string{"status"}, "does not answer: start it."},
-		"a Docker of others":        {"", map[string]string{"docker": denied}, nil, "up.sh", []string{"down"}, "this user may not talk to it"},
+		"no Docker": {"docker", nil, nil, "up.sh", []string{"up"},
+			"Docker is needed, and no docker is in the PATH: get it"},
+		"a Docker that is stopped": {"", map[string]string{"docker": stopped}, nil, "up.sh", []string{"status"},
+			"does not answer: start it."},
+		"a Docker of others": {"", map[string]string{"docker": denied}, nil, "up.sh", []string{"down"},
+			"this user may not talk to it"},
 		"a Docker of others, image": {"", map[string]string{"docker": denied}, nil, "image.sh", nil, "this user may not talk to it"},
 		"no image":                  {"", nil, nil, "up.sh", []string{"load"}, "no image is named"},
 	} {
@@ -132,13 +136,15 @@ func TestInstallSaysWhereTheProgramIs(t *testing.T) {
 			return string(out)
 		}
 		line := `export PATH="$PATH:` + bin + `"`
-		if out := install("PATH=" + os.Getenv("PATH")); !strings.HasPrefix(out, bin+"/fakecloud is installed\n") || !strings.Contains(out, line) {
+		out := install("PATH=" + os.Getenv("PATH"))
+		if !strings.HasPrefix(out, bin+"/fakecloud is installed\n") || !strings.Contains(out, line) {
 			t.Errorf("outside of the PATH: %s", out)
 		}
 		if out := install("PATH=" + os.Getenv("PATH") + ":" + bin); out != bin+"/fakecloud is installed\n" {
 			t.Errorf("in the PATH: %s", out)
 		}
-		if out := install(c.path(t, "", map[string]string{"fakecloud": ""}) + ":" + bin); !strings.Contains(out, "bin/fakecloud, which comes first") {
+		out = install(c.path(t, "", map[string]string{"fakecloud": ""}) + ":" + bin)
+		if !strings.Contains(out, "bin/fakecloud, which comes first") {
 			t.Errorf("after another one: %s", out)
 		}
 		cmd := exec.CommandContext(t.Context(), shell[0], append(shell[1:len(shell):len(shell)], "-c", line+"\ncommand -v fakecloud")...)

@@ -91,12 +91,13 @@ func report(out io.Writer, race string, results map[string]*result) (differ int)
 		}
 		_, test, _ := strings.Cut(name, " ")
 		pattern := strings.ReplaceAll(regexp.QuoteMeta(test), "'", ".")
-		command := "go test -C " + r.pkg.folder + " -run '^" + strings.ReplaceAll(pattern, "/", "$/^") + "$' -shuffle=on -cpu=1,2,4 -count=20 " + race
+		command := fmt.Sprintf("go test -C %s -run '^%s$' -shuffle=on -cpu=1,2,4 -count=20 %s", r.pkg.folder,
+			strings.ReplaceAll(pattern, "/", "$/^"), race)
 		if r.pkg.work != "" {
 			command = "GOWORK=" + r.pkg.work + " " + command
 		}
-		fmt.Fprintf(out, "%s of %s: %d of %d times failed, %d times skipped\n  again: %s\n%s", test, r.pkg.path, r.ends["FAIL"], total, r.ends["SKIP"],
-			strings.TrimSpace(command), r.printed)
+		fmt.Fprintf(out, "%s of %s: %d of %d times failed, %d times skipped\n  again: %s\n%s", test, r.pkg.path, r.ends["FAIL"], total,
+			r.ends["SKIP"], strings.TrimSpace(command), r.printed)
 	}
 	return differ
 }

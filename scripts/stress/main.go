@@ -73,8 +73,11 @@ func stress(ctx context.Context, out io.Writer, lines string, setting func(strin
 			begin := time.Now()
 			if p.program == "" {
 				p.program = filepath.Join(temporary, strconv.Itoa(i)+".test")
-				cmd := exec.CommandContext(ctx, "go", "test", "-C", p.folder, "-vet=off", "-c", "-o", p.program, cmp.Or(setting("RACE"), "-race=false"), ".")
-				cmd.Env = append(os.Environ(), "GOWORK="+p.work, "CGO_ENABLED="+map[bool]string{true: "0", false: "1"}[setting("RACE") == ""])
+				cmd := exec.CommandContext(ctx, "go", "test", "-C", p.folder, "-vet=off", "-c", "-o", p.program)
+				cmd.Env = append(os.Environ(), "GOWORK="+p.work, "CGO_ENABLED=0")
+				if setting("RACE") != "" {
+					cmd.Args, cmd.Env = append(cmd.Args, "-race"), append(cmd.Env, "CGO_ENABLED=1")
+				}
 				if text, err := cmd.CombinedOutput(); err != nil {
 					broken++
 					fmt.Fprintf(out, "%s: its tests do not compile: %v\n%s", p.path, err, text)
@@ -91,8 +94,8 @@ func stress(ctx context.Context, out io.Writer, lines string, setting func(strin
 	}
 	differ := report(out, setting("RACE"), results)
 	turn := slices.DeleteFunc(packages, func(p *pkg) bool { return p.program == "" })
-	fmt.Fprintf(out, "stress: %d passed, %d failed; %d turns of %d of %d packages, %s of tests, %s of compiling\n", len(results)-differ, differ+broken,
-		turns, len(turn), len(packages), ran.Round(time.Second), compiled.Round(time.Second))
+	fmt.Fprintf(out, "stress: %d passed, %d failed; %d turns of %d of %d packages, %s of tests, %s of compiling\n", len(results)-differ,
+		differ+broken, turns, len(turn), len(packages), ran.Round(time.Second), compiled.Round(time.Second))
 	if differ+broken > 0 {
 		return fmt.Errorf("%d tests do not end the same each time, or always fail; %d packages do not compile: see above", differ, broken)
 	}

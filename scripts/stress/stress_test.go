@@ -13,7 +13,6 @@ import (
 const tests = `package x
 
 import (
-	"os"
 	"runtime"
 	"testing"
 )
@@ -51,7 +50,7 @@ func repository(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod": "module example.org/m\n\ngo 1.26\n", "x/x_test.go": strings.Replace(tests, "\t\"os\"\n", "", 1), "y/testdata/a": "", "y/y_test.go": exits,
+		"go.mod": "module example.org/m\n\ngo 1.26\n", "x/x_test.go": tests, "y/testdata/a": "", "y/y_test.go": exits,
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700); err != nil {
 			t.Fatal(err)
@@ -61,13 +60,19 @@ func repository(t *testing.T) string {
 		}
 	}
 	t.Chdir(folder)
-	for _, args := range [][]string{{"init", "-qb", "main"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "all"},
-		{"update-ref", "refs/remotes/origin/main", "HEAD"}} {
-		if out, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v: %s", args, err, out)
-		}
-	}
+	gitRuns(t, "init", "-qb", "main")
+	gitRuns(t, "add", ".")
+	gitRuns(t, "commit", "-qm", "all")
+	gitRuns(t, "update-ref", "refs/remotes/origin/main", "HEAD")
 	return folder + "/x example.org/m/x off\n" + folder + "/y example.org/m/y off\n"
+}
+
+func gitRuns(t *testing.T, args ...string) {
+	t.Helper()
+	args = append([]string{"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"}, args...)
+	if out, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput(); err != nil {
+		t.Fatalf("git %v: %v: %s", args, err, out)
+	}
 }
 
 func run(t *testing.T, lines string, settings map[string]string) (string, error) {
@@ -121,7 +126,8 @@ func TestTimeThatIsUpIsNoFailure(t *testing.T) {
 func TestOnlyWhatDiffersFromTheBaseIsRepeated(t *testing.T) {
 	lines := repository(t)
 	settings := map[string]string{"CHANGED": "1", "BUDGET": "1ns"}
-	if out, _ := run(t, lines, settings); !strings.Contains(out, "all packages, in random order") || !strings.Contains(out, "of 2 packages") {
+	out, _ := run(t, lines, settings)
+	if !strings.Contains(out, "all packages, in random order") || !strings.Contains(out, "of 2 packages") {
 		t.Errorf("without a release: %s", out)
 	}
 	change := func(name string) {
@@ -129,20 +135,16 @@ func TestOnlyWhatDiffersFromTheBaseIsRepeated(t *testing.T) {
 		if err := os.WriteFile(name, []byte("changed"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.CommandContext(t.Context(), "git", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qam", "changed").CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		gitRuns(t, "commit", "-qam", "changed")
 	}
 	change("y/testdata/a")
-	if out, _ := run(t, lines, settings); !strings.Contains(out, "1 packages differ from origin/main") || !strings.Contains(out, "of 1 packages") {
+	out, _ = run(t, lines, settings)
+	if !strings.Contains(out, "1 packages differ from origin/main") || !strings.Contains(out, "of 1 packages") {
 		t.Errorf("in a branch: %s", out)
 	}
-	for _, args := range [][]string{{"tag", "v1.2.3"}, {"tag", "x/v1.2.4"}, {"update-ref", "-d", "refs/remotes/origin/main"}} {
-		if out, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
+	gitRuns(t, "tag", "v1.2.3")
+	gitRuns(t, "tag", "x/v1.2.4")
+	gitRuns(t, "update-ref", "-d", "refs/remotes/origin/main")
 	change("x/x_test.go")
 	if out, _ := run(t, lines, settings); !strings.Contains(out, "1 packages differ from the release v1.2.3") {
 		t.Errorf("after a release: %s", out)
