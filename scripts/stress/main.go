@@ -1,5 +1,5 @@
-// Command stress repeats tests with 1, 2 and 4 processors in random order, and prints each test that does not end the same each time.
-// scripts/test.sh --stress calls it with a line for each package: its folder, its path, and the value of GOWORK. Settings:
+// Command stress repeats tests with 1, 2 and 4 processors, in turns in random order and each one alone, and prints each test that does not
+// end the same each time. scripts/test.sh --stress calls it with a line for each package: its folder, its path, and the value of GOWORK. Settings:
 //
 //	PACKAGES  folders, such as "ccm/internal/apicall fakecloud/..."; without, all
 //	CHANGED   1 leaves out packages that do not differ from the base of the branch, or from the last release
@@ -65,31 +65,31 @@ func stress(ctx context.Context, out io.Writer, lines string, setting func(strin
 	defer func() { _ = os.RemoveAll(temporary) }()
 	results, turns, broken := map[string]*result{}, 0, 0
 	var ran, compiled time.Duration
-	for round := 0; round < count && ran < budget && len(packages) > 0 && ctx.Err() == nil; round++ {
+	for round, before := 0, -1; round < count && ran < budget && turns > before && ctx.Err() == nil; round++ {
+		before = turns
 		for i, p := range packages {
-			if ran >= budget || p.program == "" && compiled >= budget {
-				continue
-			}
 			begin := time.Now()
-			if p.program == "" {
+			if p.program == "" && compiled < budget && ran < budget {
 				p.program = filepath.Join(temporary, strconv.Itoa(i)+".test")
-				cmd := exec.CommandContext(ctx, "go", "test", "-C", p.folder, "-vet=off", "-c", "-o", p.program)
-				cmd.Env = append(os.Environ(), "GOWORK="+p.work, "CGO_ENABLED=0")
-				if setting("RACE") != "" {
-					cmd.Args, cmd.Env = append(cmd.Args, "-race"), append(cmd.Env, "CGO_ENABLED=1")
-				}
-				if text, err := cmd.CombinedOutput(); err != nil {
+				if err := p.compile(ctx, setting("RACE")); err != nil {
 					broken++
-					fmt.Fprintf(out, "%s: its tests do not compile: %v\n%s", p.path, err, text)
+					fmt.Fprintln(out, err)
 				}
 				compiled += time.Since(begin)
+			}
+			if _, err := os.Stat(p.program); err != nil || ran >= budget {
+				continue
+			}
+			turns++
+			patterns := []string{"."}
+			if round%2 == 1 { // some fail only alone: nothing that ran before has made them slow, or fast
+				patterns = p.alone(results)
+			}
+			for _, pattern := range patterns {
 				begin = time.Now()
+				p.run(ctx, temporary, pattern, budget-ran, results)
+				ran += time.Since(begin)
 			}
-			if _, err := os.Stat(p.program); err == nil {
-				turns++
-				p.run(ctx, temporary, budget-ran, results)
-			}
-			ran += time.Since(begin)
 		}
 	}
 	differ := report(out, setting("RACE"), results)
@@ -104,11 +104,34 @@ func stress(ctx context.Context, out io.Writer, lines string, setting func(strin
 
 var event = regexp.MustCompile(`^(?:===|\s*---) (RUN|NAME|CONT|PAUSE|PASS|FAIL|SKIP):? +(\S+)`)
 
-// run runs the tests once with each number of processors. What is not at its end when the budget is, does not count.
-func (p *pkg) run(ctx context.Context, temporary string, budget time.Duration, results map[string]*result) {
+func (p *pkg) compile(ctx context.Context, race string) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "-C", p.folder, "-vet=off", "-c", "-o", p.program)
+	cmd.Env = append(os.Environ(), "GOWORK="+p.work, "CGO_ENABLED=0")
+	if race != "" {
+		cmd.Args, cmd.Env = append(cmd.Args, race), append(cmd.Env, "CGO_ENABLED=1")
+	}
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: its tests do not compile: %w\n%s", p.path, err, text)
+	}
+	return nil
+}
+
+// alone returns a pattern for each test that has run.
+func (p *pkg) alone(results map[string]*result) (patterns []string) {
+	for name, r := range results {
+		if _, test, _ := strings.Cut(name, " "); r.pkg == p && !strings.Contains(test, "/") {
+			patterns = append(patterns, "^"+test+"$")
+		}
+	}
+	return patterns
+}
+
+// run runs the tests of a pattern once with each number of processors. What is not at its end when the budget is, does not count.
+func (p *pkg) run(ctx context.Context, temporary, pattern string, budget time.Duration, results map[string]*result) {
 	limited, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	cmd := exec.CommandContext(limited, p.program, "-test.v=test2json", "-test.shuffle=on", "-test.cpu=1,2,4", "-test.timeout=10m")
+	cmd := exec.CommandContext(limited, p.program, "-test.v=test2json", "-test.shuffle=on", "-test.cpu=1,2,4", "-test.timeout=10m",
+		"-test.run="+pattern)
 	cmd.Dir, cmd.Env = p.folder, append(os.Environ(), "TMPDIR="+temporary)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -13,11 +13,18 @@ import (
 const tests = `package x
 
 import (
+	"flag"
 	"runtime"
 	"testing"
 )
 
 func TestSame(*testing.T) {}
+
+func TestAlone(t *testing.T) {
+	if flag.Lookup("test.run").Value.String() == "^TestAlone$" {
+		t.Error("alone")
+	}
+}
 
 func TestDiffers(t *testing.T) {
 	t.Run("it's the one", func(t *testing.T) {
@@ -85,11 +92,12 @@ func run(t *testing.T, lines string, settings map[string]string) (string, error)
 func TestATestThatDoesNotEndTheSameIsPrintedWithItsRate(t *testing.T) {
 	lines := repository(t)
 	out, err := run(t, lines, map[string]string{"PACKAGES": "./x", "COUNT": "2"})
-	if err == nil || !strings.Contains(out, "stress: 3 passed, 2 failed; 2 turns of 1 of 1 packages") {
+	if err == nil || !strings.Contains(out, "stress: 3 passed, 3 failed; 2 turns of 1 of 1 packages") {
 		t.Errorf("%v: %s", err, out)
 	}
 	for _, want := range []string{
 		"TestDiffers/it's_the_one of example.org/m/x: 2 of 6 times failed, 0 times skipped\n", "one processor",
+		"TestAlone of example.org/m/x: 3 of 6 times failed, 0 times skipped\n",
 		"TestSkips of example.org/m/x: 0 of 6 times failed, 2 times skipped\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -112,6 +120,17 @@ func TestATestThatDoesNotEndTheSameIsPrintedWithItsRate(t *testing.T) {
 func TestAPackageThatEndsEarlyHasFailed(t *testing.T) {
 	out, err := run(t, repository(t), map[string]string{"PACKAGES": "y/...", "COUNT": "1"})
 	if err == nil || !strings.Contains(out, "TestExits of example.org/m/y: 1 of 1 times failed") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestTestsThatDoNotCompileHaveFailed(t *testing.T) {
+	lines := repository(t)
+	if err := os.WriteFile("x/x_test.go", []byte("package"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(t, lines, map[string]string{"PACKAGES": "x"})
+	if err == nil || !strings.Contains(out, "m/x: its tests do not compile") || !strings.Contains(out, "0 passed, 1 failed") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
