@@ -86,7 +86,7 @@ func notHere(labels []string, kind ClusterKind, simulated bool) string {
 	case has(RealNodes) && kind == Embedded:
 		return "needs real nodes: runs with E2E_CLUSTER=kind"
 	case has(FakeOnly) && !simulated:
-		return "needs the journal or the faults of a simulated cloud"
+		return "needs the journal or the faults of a simulated cloud: runs with E2E_CLUSTER=kind"
 	}
 	return ""
 }

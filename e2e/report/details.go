@@ -29,6 +29,9 @@ const (
 // DetailsOf returns what a report of Ginkgo knows of a spec.
 func DetailsOf(s types.SpecReport) speclist.Details {
 	d := speclist.Details{Source: place(s.LeafNodeLocation), Begin: s.StartTime}
+	if n := len(s.ContainerHierarchyLocations); n > 0 {
+		d.Container = place(s.ContainerHierarchyLocations[n-1])
+	}
 	for _, e := range s.SpecEvents {
 		if e.SpecEventType.Is(types.SpecEventByStart) {
 			d.Steps = append(d.Steps, speclist.Step{At: since(s.StartTime, e.TimelineLocation.Time), Text: e.Message})

@@ -43,6 +43,9 @@ func TestDetailsHaveStepsFiguresAndNotes(t *testing.T) {
 	t.Parallel()
 	s := types.SpecReport{
 		State: types.SpecStatePassed, StartTime: noon, EndTime: noon.Add(time.Minute),
+		// An entry that a function makes, in a table below another container.
+		LeafNodeLocation:            types.CodeLocation{FileName: "fault_test.go", LineNumber: 72},
+		ContainerHierarchyLocations: []types.CodeLocation{{FileName: "fault_test.go", LineNumber: 90}, {FileName: "fault_test.go", LineNumber: 165}},
 		SpecEvents: types.SpecEvents{
 			step(0, "creating"), {SpecEventType: types.SpecEventNodeEnd, Message: "not a step"}, step(1500*time.Millisecond, "changing"),
 		},
@@ -66,6 +69,9 @@ func TestDetailsHaveStepsFiguresAndNotes(t *testing.T) {
 	}
 	for _, s := range []types.SpecReport{s, elsewhere} {
 		d := DetailsOf(s)
+		if d.Source != "fault_test.go:72" || d.Container != "fault_test.go:165" {
+			t.Errorf("declared at %s, in %s", d.Source, d.Container)
+		}
 		if want := []speclist.Step{{At: 0, Text: "creating"}, {At: 1.5, Text: "changing"}}; !slices.Equal(d.Steps, want) {
 			t.Errorf("steps: %v", d.Steps)
 		}

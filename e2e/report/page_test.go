@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -30,24 +31,33 @@ var _ = Describe("Service", func() {
 		Entry("one", 1),
 		Entry("two", 2),
 	)
+	DescribeTable("has more", func(n int) {}, more())
+	DescribeTable("has the same", func(n int) {}, more())
 })
+
+func more() []TableEntry {
+	return []TableEntry{Entry("three", 3)}
+}
 `
 
 func TestTheSourceOfASpecIsItsCall(t *testing.T) {
 	t.Parallel()
 	at := func(source string) speclist.Spec { return speclist.Spec{Details: speclist.Details{Source: source}} }
+	entry := func(line, container int) speclist.Spec {
+		const file = "e2e/service_test.go:"
+		return speclist.Spec{Details: speclist.Details{Source: file + strconv.Itoa(line), Container: file + strconv.Itoa(container)}}
+	}
 	got := readSources(fstest.MapFS{
 		"e2e/service_test.go": {Data: []byte(specsFile)}, "e2e/broken_test.go": {Data: []byte("package")},
 		"secret.txt": {Data: []byte("x\n")},
-	}, []speclist.Run{{Specs: []speclist.Spec{at("e2e/service_test.go:6"), at("e2e/service_test.go:11"), at("e2e/service_test.go:12"),
-		at("e2e/service_test.go:7"), at("e2e/service_test.go:99"), at("e2e/broken_test.go:1"), at("e2e/gone_test.go:1"), at("secret.txt:1"),
+	}, []speclist.Run{{Specs: []speclist.Spec{entry(6, 5), entry(11, 9), entry(12, 9), entry(19, 14), entry(19, 15),
+		entry(7, 5), entry(6, 99), at("e2e/service_test.go:99"), at("e2e/broken_test.go:1"), at("e2e/gone_test.go:1"), at("secret.txt:1"),
 		at("../e2e/service_test.go:6"), at("/etc/passwd.go:1"), at("")}}})
 	table := "DescribeTable(\"has settings\",\n    func(n int) {},\n    Entry(\"one\", 1),\n    Entry(\"two\", 2),\n)\n"
-	want := sources{
-		Texts: map[string]string{
-			"e2e/service_test.go:6": "It(\"works\", func() {\n    By(\"creating\")\n})\n", "e2e/service_test.go:9": table,
-		},
-		Tables: map[string]string{"e2e/service_test.go:11": "e2e/service_test.go:9", "e2e/service_test.go:12": "e2e/service_test.go:9"},
+	want := map[string]string{
+		"e2e/service_test.go:6": "It(\"works\", func() {\n    By(\"creating\")\n})\n", "e2e/service_test.go:9": table,
+		"e2e/service_test.go:14": "DescribeTable(\"has more\", func(n int) {}, more())\n",
+		"e2e/service_test.go:15": "DescribeTable(\"has the same\", func(n int) {}, more())\n",
 	}
 	if a, b := asJSON(t, got), asJSON(t, want); a != b {
 		t.Errorf("got\n%s\nwant\n%s", a, b)
@@ -72,7 +82,7 @@ func dataOf(t *testing.T, page []byte) (data struct {
 		Label string
 	}
 	Compare bool
-	Sources sources
+	Sources map[string]string
 }) {
 	t.Helper()
 	found := pageData.FindSubmatch(page)
@@ -100,7 +110,7 @@ func TestThePageHasItsDataAndNoAddressOfAnotherHost(t *testing.T) {
 	data := dataOf(t, page)
 	if len(data.Runs) != 2 || data.Runs[0].CCM != strings.ToValidUTF8(hostile, "\uFFFD") || data.Runs[1].Label != "last week" ||
 		!data.Compare || data.Runs[0].Specs[0].Failure.Timeline[0].Lane != speclist.Log ||
-		!strings.Contains(data.Sources.Texts["service_test.go:7"], "</script>") {
+		!strings.Contains(data.Sources["service_test.go:7"], "</script>") {
 		t.Errorf("got %+v", data)
 	}
 	rest := strings.Replace(string(page), string(pageData.Find(page)), "", 1)

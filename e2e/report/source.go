@@ -18,14 +18,6 @@ import (
 // sourceLines is how many lines of a spec's source the page shows at most.
 const sourceLines = 200
 
-// sources are the texts of specs. The specs of a table share one.
-type sources struct {
-	// Texts are by the place where they begin.
-	Texts map[string]string `json:"texts"`
-	// Tables have the places of texts by those of specs that are entries of a table.
-	Tables map[string]string `json:"tables"`
-}
-
 // ModuleOf returns the files of the module that a folder belongs to, and those of this package's module: where a repository imports the
 // specs, their sources are in Go's module cache.
 func ModuleOf(folder string) fs.FS {
@@ -53,38 +45,36 @@ func (m modules) Open(name string) (file fs.File, err error) {
 	return file, err
 }
 
-// readSources reads the source of each spec from below a module's root. What is not there, such as on another machine, is left out.
-func readSources(root fs.FS, runs []speclist.Run) sources {
-	found := sources{Texts: map[string]string{}, Tables: map[string]string{}}
+// readSources reads the source of each spec from below a module's root, by the place where it begins. Entries of a table, which may be made
+// anywhere, share the table's. What is not there, such as on another machine, is left out.
+func readSources(root fs.FS, runs []speclist.Run) map[string]string {
+	texts := map[string]string{}
 	files := map[string]*sourceFile{}
 	for _, r := range runs {
 		for _, s := range r.Specs {
-			name, lineText, _ := strings.Cut(s.Source, ":")
-			line, err := strconv.Atoi(lineText)
-			if err != nil || path.Ext(name) != ".go" {
-				continue
-			}
-			if files[name] == nil {
-				files[name] = readFile(root, name)
-			}
-			begin, text := files[name].spec(line)
-			if text == "" {
-				continue
-			}
-			at := name + ":" + strconv.Itoa(begin)
-			found.Texts[at] = text
-			if at != s.Source {
-				found.Tables[s.Source] = at
+			for _, place := range []string{s.Source, s.Container} {
+				name, lineText, _ := strings.Cut(place, ":")
+				line, err := strconv.Atoi(lineText)
+				if err != nil || path.Ext(name) != ".go" {
+					continue
+				}
+				if files[name] == nil {
+					files[name] = readFile(root, name)
+				}
+				if text := files[name].spec(line); text != "" {
+					texts[place] = text
+					break // the page, too, shows the first that there is
+				}
 			}
 		}
 	}
-	return found
+	return texts
 }
 
 // sourceFile is a file of specs.
 type sourceFile struct {
 	lines []string
-	// begins are the calls of a file by the line where they begin.
+	// begins are the specs and tables of a file by the line where they begin.
 	begins map[int]call
 }
 
@@ -103,45 +93,33 @@ func readFile(root fs.FS, name string) *sourceFile {
 		return f
 	}
 	f.lines = strings.SplitAfter(string(text), "\n")
-	var tables []call
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		c, ok := n.(*ast.CallExpr)
 		if !ok {
 			return true
 		}
-		found := call{set.Position(c.Pos()).Line, set.Position(c.End()).Line}
 		name, _ := c.Fun.(*ast.Ident)
-		switch {
-		case name == nil:
-		case strings.HasSuffix(name.Name, "DescribeTable"):
-			tables = append(tables, found)
-			f.begins[found.begin] = found
-		case strings.HasSuffix(name.Name, "It"):
-			f.begins[found.begin] = found
-		case strings.HasSuffix(name.Name, "Entry"):
-			for _, t := range tables {
-				if t.begin <= found.begin && found.end <= t.end {
-					f.begins[found.begin] = t
-				}
-			}
+		if name != nil && (strings.HasSuffix(name.Name, "DescribeTable") || strings.HasSuffix(name.Name, "It")) {
+			begin := set.Position(c.Pos()).Line
+			f.begins[begin] = call{begin, set.Position(c.End()).Line}
 		}
 		return true
 	})
 	return f
 }
 
-// spec returns the source of the spec that begins in a line, and where that source begins.
-func (f *sourceFile) spec(line int) (begin int, text string) {
+// spec returns the source of the spec or table that begins in a line.
+func (f *sourceFile) spec(line int) string {
 	c, ok := f.begins[line]
 	if !ok {
-		return 0, ""
+		return ""
 	}
 	lines := f.lines[c.begin-1 : c.end]
 	more := ""
 	if len(lines) > sourceLines {
 		lines, more = lines[:sourceLines], "…\n"
 	}
-	return c.begin, unindented(lines) + more
+	return unindented(lines) + more
 }
 
 // unindented joins lines without the indent of the first one.

@@ -11,6 +11,8 @@ import (
 type Details struct {
 	// Source is where the spec is declared: file:line, from the root of its module.
 	Source string `json:"source,omitempty"`
+	// Container is where the innermost container of the spec is declared. That of an entry is its table.
+	Container string `json:"container,omitempty"`
 	// Begin is when the spec began. Other times are seconds after it.
 	Begin   time.Time `json:"begin,omitzero"`
 	Steps   []Step    `json:"steps,omitempty"`

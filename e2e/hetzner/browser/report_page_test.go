@@ -200,6 +200,25 @@ func TestTheReportShowsEachPromiseOfEachCCM(t *testing.T) {
 	s.checkQuiet()
 }
 
+func TestPromisesThatDidNotRunAreFolded(t *testing.T) {
+	run := cannedRuns()[1]
+	slices.SortStableFunc(run.Specs, func(a, b speclist.Spec) int { // as in a run on kind, the report begins with them
+		return strings.Compare(string(a.Result), string(b.Result))
+	})
+	s := openReport(t, []speclist.Run{run}, report.Options{}, "")
+	s.rows(len(promises) - 1)
+	const item = "document.querySelector('.not-here li').checkVisibility()"
+	s.Await("hide them", "!"+item)
+	s.Click("1 promise did not run here")
+	s.Sees("needs a cloud of its own: runs with E2E_CLUSTER=embedded make e2e")
+	s.CheckLightAndDark("what did not run")
+	s.Picture("report-not-here")
+	s.Fill("Search", "empty list")
+	s.rows(0)
+	s.Await("show what was searched for", item)
+	s.checkQuiet()
+}
+
 func TestAFailureIsExplainedOnOneTimeline(t *testing.T) {
 	s := openReport(t, cannedRuns(), report.Options{}, "#spec="+url.PathEscape(lost))
 	for _, text := range []string{

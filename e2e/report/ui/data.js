@@ -12,7 +12,7 @@ function use(all) {
   const byName = new Map();
   for (const r of runs) {
     for (const s of r.specs ?? []) {
-      if (!byName.has(s.name)) byName.set(s.name, {name: s.name, group: s.group ?? '', labels: s.labels ?? [], source: s.source ?? '', in: {}});
+      if (!byName.has(s.name)) byName.set(s.name, {name: s.name, group: s.group ?? '', labels: s.labels ?? [], source: s.source ?? '', container: s.container ?? '', in: {}});
       byName.get(s.name).in[r.key] = s;
     }
   }

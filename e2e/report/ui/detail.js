@@ -10,7 +10,7 @@ function detail(panel) {
   }
   const there = runs.filter(r => s.in[r.key]);
   const run = there.find(r => r.key === key) ?? there.find(r => bad(s.in[r.key].result)) ?? there.find(r => s.in[r.key].begin) ?? there[0];
-  const at = data.sources?.tables[s.source] ?? s.source, source = data.sources?.texts[at];
+  const at = [s.source, s.container].find(place => data.sources?.[place]), source = data.sources?.[at];
   show(panel, close, h('h2', {}, s.name), h('p', {class: 'kind'}, s.labels.map(l => [h('a', {class: 'chip', href: `#view=matrix&label=${encodeURIComponent(l)}`}, l), ' '])),
     h('h3', {}, 'Runs'), h('ul', {class: 'runs'}, there.map(r => h('li', {}, h('a', {href: link({run: r.key}), 'data-key': `run ${r.key}`,
       'aria-current': r === run && 'true'}, r.title), ' ', state(s.in[r.key].result), ` ${seconds(s.in[r.key].seconds)}`))),

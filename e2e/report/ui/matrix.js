@@ -35,13 +35,27 @@ function matrix(main) {
 
   function draw() {
     const {columns, rows} = chosen();
-    const groups = Map.groupBy(rows, s => s.group);
-    show(list, h('p', {class: 'small', role: 'status'}, `${plural(rows.length, 'promise')} of ${specs.length}`),
-      rows.length > 0 && scrolled('Promises', h('table', {class: 'matrix'}, h('caption', {class: 'hidden'}, 'Promises'), head(columns),
+    const [ran, elsewhere] = [true, false].map(r => rows.filter(s => ranIn(s, columns) === r));
+    const groups = Map.groupBy(ran, s => s.group);
+    show(list, h('p', {class: 'small', role: 'status'}, `${plural(rows.length, 'promise')} of ${specs.length}`), notHere(elsewhere, columns, !ran.length),
+      ran.length > 0 && scrolled('Promises', h('table', {class: 'matrix'}, h('caption', {class: 'hidden'}, 'Promises'), head(columns),
         [...groups].map(([group, of]) => h('tbody', {}, h('tr', {class: 'group'}, h('th', {scope: 'rowgroup', colspan: columns.length + 1}, `${group} `,
           h('span', {class: 'small'}, String(of.length)))), of.map(s => row(s, columns)))))));
   }
   draw();
+}
+
+const ranIn = (s, columns) => columns.some(r => s.in[r.key] && s.in[r.key].result !== 'not here');
+
+/** notHere folds the promises that no column can show, and says how to run them. */
+function notHere(of, columns, open) {
+  if (!of.length) return [];
+  const why = s => columns.map(r => s.in[r.key]?.reason).find(Boolean) ?? '';
+  return h('details', {class: 'not-here', open}, h('summary', {'data-key': 'not here'}, `${plural(of.length, 'promise')} did not run here`),
+    [...Map.groupBy(of, why)].map(([reason, group]) => {
+      const [cause, setting] = reason.split(/(?=E2E_CLUSTER=)/);
+      return [h('p', {}, cause, setting && h('code', {}, `${setting} make e2e`)), h('ul', {}, group.map(s => h('li', {}, specLink(s.name))))];
+    }));
 }
 
 /** head makes two rows of headings: the CCMs, and their kinds of clusters. */
