@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -42,7 +41,7 @@ func Go(ctx context.Context, out io.Writer, what string, args ...string) (string
 func Root(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", Module).Output()
 	if err != nil {
-		return "", fmt.Errorf("%s is not found: run this in a folder of its checkout: %w", Module, errors.Join(err, ctx.Err()))
+		return "", fmt.Errorf("%s is not found: run this in a folder of its checkout: %w", Module, cmp.Or(ctx.Err(), err))
 	}
 	return strings.TrimSpace(string(out)), nil
 }
@@ -63,7 +62,7 @@ func Run(ctx context.Context, out io.Writer, program string, args ...string) (st
 		cmd.Stderr = out
 	}
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(program), args[0], errors.Join(err, ctx.Err()),
+		return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(program), args[0], cmp.Or(ctx.Err(), err),
 			cmp.Or(strings.TrimSpace(stderr.String()), "its output is above"))
 	}
 	return strings.TrimSpace(stdout.String()), nil

@@ -51,10 +51,27 @@ type Options struct {
 
 var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
+// CheckName returns an error if a cluster cannot have the name. It is also the name of files, which are removed with the cluster.
+func CheckName(name string) error {
+	if !validName.MatchString(name) {
+		return fmt.Errorf("KIND_NAME=%q: must be at most 40 lower-case letters, digits and hyphens, such as team-2", name)
+	}
+	return nil
+}
+
+// Check returns what is wrong with the options, apart from the image. It asks nobody.
+func (o Options) Check() error {
+	_, err := o.complete()
+	return err
+}
+
 // complete sets the defaults, and validates.
 func (o Options) complete() (Options, error) {
 	o.Subnet = cmp.Or(o.Subnet, DefaultSubnet)
 	o.PodCIDR = cmp.Or(o.PodCIDR, DefaultPodCIDR)
+	if err := CheckName(o.Name); err != nil {
+		return o, err
+	}
 	if o.Kubeconfig == "" {
 		path, err := KubeconfigPath(o.Name)
 		if err != nil {
@@ -63,18 +80,17 @@ func (o Options) complete() (Options, error) {
 		o.Kubeconfig = path
 	}
 	switch {
-	case !validName.MatchString(o.Name):
-		return o, fmt.Errorf("a cluster's name is made of at most 40 lower-case letters, digits and hyphens, not %q", o.Name)
-	case o.Image == "":
-		return o, errors.New("a cluster needs an image for its nodes")
 	case o.Workers < 0 || o.Workers >= maxServers:
-		return o, fmt.Errorf("a cluster has 0 to %d workers, not %d", maxServers-1, o.Workers)
+		return o, fmt.Errorf("--workers=%d: must be from 0 to %d", o.Workers, maxServers-1)
+	case o.NodeMonitorGracePeriod < 0 || o.NodeMonitorGracePeriod%time.Second != 0:
+		return o, fmt.Errorf("--node-monitor-grace-period=%s: must be whole seconds, or 0 for Kubernetes' own 50s", o.NodeMonitorGracePeriod)
 	}
 	if err := o.network().validate(); err != nil {
 		return o, err
 	}
 	if serviceCIDR.Overlaps(o.PodCIDR) || serviceCIDR.Overlaps(o.Subnet) {
-		return o, fmt.Errorf("the Services' range %s overlaps the pods' %s or the nodes' %s", serviceCIDR, o.PodCIDR, o.Subnet)
+		return o, fmt.Errorf("KIND_SUBNET=%s or the pods' range %s overlaps that of Services, %s: choose another one, such as %s",
+			o.Subnet, o.PodCIDR, serviceCIDR, DefaultSubnet)
 	}
 	return o, nil
 }
@@ -116,12 +132,15 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Image == "" {
+		return nil, errors.New("a cluster needs an image for its nodes")
+	}
 	if _, err := docker(ctx, "image", "inspect", o.Image); err != nil {
 		return nil, fmt.Errorf("the image of the nodes: %w", err)
 	}
 	// A cluster that kind's own command made may have the name. Look before anything is made here: a failure would remove
 	// that cluster.
-	if err := CheckFree(ctx, o.Name); err != nil {
+	if err := o.CheckFree(ctx); err != nil {
 		return nil, err
 	}
 	host, err := inspectHost(ctx)
@@ -213,17 +232,55 @@ func (o Options) open() (*Cluster, error) {
 	return &Cluster{Network: o.network(), Image: o.Image, Kubeconfig: o.Kubeconfig, Client: client}, nil
 }
 
-// CheckFree returns an error that says what to do if there are nodes of a kind cluster of that name.
-func CheckFree(ctx context.Context, name string) error {
-	nodes, err := containersWith(ctx, labelKindCluster, name)
+// CheckFree returns an error that says what to do if there are nodes of a kind cluster of that name, or if another network of Docker
+// has addresses of the subnet.
+func (o Options) CheckFree(ctx context.Context) error {
+	nodes, err := containersWith(ctx, labelKindCluster, o.Name)
 	if err != nil {
 		return err
 	}
 	if len(nodes) > 0 {
 		return fmt.Errorf("there are %d nodes of a kind cluster %s already: remove it (KIND_NAME=%[2]s make down), or choose another "+
-			"KIND_NAME and KIND_SUBNET", len(nodes), name)
+			"KIND_NAME and KIND_SUBNET", len(nodes), o.Name)
 	}
-	return nil
+	names, err := docker(ctx, "network", "ls", "--format", "{{.Name}}")
+	if err != nil || names == "" {
+		return err
+	}
+	// Networks may go meanwhile. Docker checks again when it makes the cluster's.
+	out, _ := docker(ctx, append([]string{"network", "inspect", "--format", "{{.Name}}{{range .IPAM.Config}} {{.Subnet}}{{end}}"},
+		strings.Fields(names)...)...)
+	used := map[netip.Prefix]string{}
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		for _, text := range fields[min(1, len(fields)):] {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				used[p] = fields[0]
+			}
+		}
+	}
+	subnet := cmp.Or(o.Subnet, DefaultSubnet)
+	taken, network := overlapping(used, subnet)
+	if network == "" {
+		return nil
+	}
+	free := subnet
+	for n := 0; n < offsets && network != ""; n++ {
+		free = Offset(n)
+		_, network = overlapping(used, free)
+	}
+	return fmt.Errorf("KIND_SUBNET=%s: Docker's network %s has %s: choose another one, such as %s", subnet, used[taken],
+		taken, free)
+}
+
+// overlapping returns a network's range that overlaps p, and the network's name; "" if there is none.
+func overlapping(used map[netip.Prefix]string, p netip.Prefix) (netip.Prefix, string) {
+	for u, name := range used {
+		if u.Overlaps(p) {
+			return u, name
+		}
+	}
+	return netip.Prefix{}, ""
 }
 
 // State says how much of a cluster exists.
@@ -278,6 +335,9 @@ func Revive(ctx context.Context, name string) (*Cluster, error) {
 // ErrNotFound says that there is no such cluster.
 var ErrNotFound = errors.New("there is no such cluster")
 
+// noSuchNetwork matches what Docker says of a network that does not exist.
+var noSuchNetwork = regexp.MustCompile(`(?i)no such network|network .* not found`)
+
 // Open finds a cluster that Create made, in this process or another. It writes
 // the kubeconfig anew, since Docker publishes the API on another port after a
 // restart. The error wraps ErrNotFound when there is none.
@@ -290,9 +350,12 @@ func Open(ctx context.Context, name string) (*Cluster, error) {
 	const format = `{{index .Labels "` + LabelCluster + `"}} {{index .Labels "` + labelPodCIDR + `"}} {{index .Labels "` + labelImage +
 		`"}} {{(index .IPAM.Config 0).Subnet}}`
 	out, err := docker(ctx, "network", "inspect", "--format", format, name)
+	if err != nil && !noSuchNetwork.MatchString(err.Error()) {
+		return nil, err
+	}
 	fields := strings.Fields(out)
-	if err != nil || len(fields) != 4 || fields[0] != name {
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, name)
+	if len(fields) != 4 || fields[0] != name {
+		return nil, fmt.Errorf("%w: %s (make up makes it)", ErrNotFound, name)
 	}
 	o.Image = fields[2]
 	for _, parse := range []struct {

@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -35,7 +35,7 @@ func (e *dockerError) Error() string {
 	if e.said != "" {
 		text += ": " + e.said
 	}
-	return text + hint(e.said)
+	return text + hint(text)
 }
 
 // hint returns advice about an error message of Docker.
@@ -46,7 +46,9 @@ func hint(said string) string {
 			"network ls)",
 		"Address already in use":     "another container has this address in the network",
 		"no space left on device":    "Docker's disk is full",
-		"Cannot connect to the Dock": "no Docker daemon answers",
+		"Cannot connect to the Dock": "no Docker daemon answers: start Docker",
+		"permission denied while":    "this user may not talk to Docker: sudo usermod -aG docker $USER, and log in again",
+		"executable file not found":  "Docker is not installed: https://docs.docker.com/engine/install",
 	} {
 		if strings.Contains(said, part) {
 			return " (" + advice + ")"
@@ -70,7 +72,7 @@ func dockerIn(ctx context.Context, stdin io.Reader, args ...string) (string, err
 		if said == "" {
 			said = strings.TrimSpace(stdout.String())
 		}
-		return "", &dockerError{args: args, said: said, err: errors.Join(err, ctx.Err())}
+		return "", &dockerError{args: args, said: said, err: cmp.Or(ctx.Err(), err)}
 	}
 	return strings.TrimSpace(stdout.String()), nil
 }

@@ -77,6 +77,23 @@ func TestDockersErrorsSayWhatToDo(t *testing.T) {
 		!strings.Contains(err.Error(), "scripts/with-docker.sh") {
 		t.Errorf("got %v", err)
 	}
+	for said, want := range map[string]string{
+		"Cannot connect to the Docker daemon at unix:///var/run/docker.sock.":   "start Docker",
+		"permission denied while trying to connect to the Docker daemon socket": "usermod -aG docker",
+	} {
+		fakeDocker(t, "echo '"+said+"' >&2; exit 1")
+		for _, ask := range []func() error{
+			func() error { _, err := Look(t.Context(), "x"); return err }, func() error { _, err := Open(t.Context(), "x"); return err },
+		} {
+			if err := ask(); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, ErrNotFound) {
+				t.Errorf("%s: got %v, want %q", said, err, want)
+			}
+		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := Look(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "Docker is not installed") {
+		t.Errorf("without docker: %v", err)
+	}
 	failed := &kindexec.RunError{Command: []string{"docker", "run"}, Output: []byte("first\n" + strings.Repeat("x\n", 50) +
 		"Pool overlaps with other one\n"), Inner: err}
 	text := explain(failed).Error()
@@ -155,6 +172,21 @@ esac`)
 		if found, err := (&Cluster{Network: Network{Name: "x"}}).Containers(t.Context()); err == nil {
 			t.Errorf("%s fails: got %v", fails, found)
 		}
+	}
+}
+
+func TestASubnetThatDockerUsesIsFoundBeforeAnythingIsMade(t *testing.T) {
+	fakeDocker(t, `case "$1 $2" in
+"network ls") echo bridge; echo other ;;
+"network inspect") echo "bridge 172.17.0.0/16"; echo "other 172.30.4.0/24 172.29.0.0/16 fd00::/64" ;;
+esac`)
+	err := Options{Name: "x"}.CheckFree(t.Context())
+	want := "KIND_SUBNET=172.30.0.0/16: Docker's network other has 172.30.4.0/24: choose another one, such as 172.28.0.0/16"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if err := (Options{Name: "x", Subnet: netip.MustParsePrefix("172.28.0.0/16")}).CheckFree(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -77,21 +77,38 @@ func (n Network) at(third, fourth byte) netip.Addr {
 // validate returns an error if the ranges cannot be used.
 func (n Network) validate() error {
 	switch {
-	case !n.Subnet.Addr().Is4() || n.Subnet.Bits() != subnetBits || n.Subnet != n.Subnet.Masked():
-		return fmt.Errorf("the subnet %s is not an IPv4 /%d", n.Subnet, subnetBits)
+	case !n.Subnet.Addr().Is4() || n.Subnet.Bits() != subnetBits || n.Subnet != n.Subnet.Masked() || !n.Subnet.Addr().IsGlobalUnicast():
+		return errSubnet(n.Subnet.String())
 	case !n.PodCIDR.Addr().Is4() || n.PodCIDR != n.PodCIDR.Masked() || n.PodCIDR.Bits() > 23:
 		return fmt.Errorf("the pods' range %s is not an IPv4 range with room for a /24 per node", n.PodCIDR)
 	case n.PodCIDR.Overlaps(PublicIPv4) || n.Subnet.Overlaps(PublicIPv4):
-		return fmt.Errorf("the pods' range %s or the nodes' %s overlaps the cloud's public addresses %s", n.PodCIDR, n.Subnet, PublicIPv4)
+		return fmt.Errorf("KIND_SUBNET=%s or the pods' range %s overlaps the cloud's public addresses %s: choose another one, such as %s",
+			n.Subnet, n.PodCIDR, PublicIPv4, DefaultSubnet)
 	case n.PodCIDR.Overlaps(n.Subnet):
-		return fmt.Errorf("the pods' range %s overlaps the nodes' %s", n.PodCIDR, n.Subnet)
+		return fmt.Errorf("KIND_SUBNET=%s overlaps the pods' range %s: choose another one, such as %s", n.Subnet, n.PodCIDR, DefaultSubnet)
 	}
 	return nil
+}
+
+// ParseSubnet returns the subnet that a person has written.
+func ParseSubnet(text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return p, errSubnet(text)
+	}
+	return p, nil
+}
+
+func errSubnet(text string) error {
+	return fmt.Errorf("KIND_SUBNET=%s: must be an IPv4 /%d, such as %s", text, subnetBits, DefaultSubnet)
 }
 
 // Offset returns a /16 for the n-th cluster that runs at the same time: the 0th
 // has DefaultSubnet, others count down from there to 172.20.0.0/16, and around.
 func Offset(n int) netip.Prefix {
-	const highest, count = 30, 11
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{172, byte(highest - n%count), 0, 0}), subnetBits)
+	const highest = 30
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{172, byte(highest - n%offsets), 0, 0}), subnetBits)
 }
+
+// offsets is how many subnets Offset has.
+const offsets = 11

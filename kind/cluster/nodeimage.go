@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -29,6 +29,9 @@ const (
 
 // builtImages is the repository of images that kind/nodeimage builds.
 const builtImages = "ccm-from-scratch/node"
+
+// Built reports whether a node image was built from source. It lacks what kind's own has beyond a cluster: a provisioner of volumes.
+func Built(image string) bool { return strings.HasPrefix(image, builtImages+":") }
 
 // EnsureImage returns the name of a node image that Docker has. The argument from says where it comes from; "" is ImageAuto.
 // Progress is shown on out, unless that is nil.
@@ -83,7 +86,7 @@ func pull(ctx context.Context, out io.Writer) error {
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = out, &said
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("pulling %s: %w: %s", KindImage, errors.Join(err, ctx.Err()), strings.TrimSpace(said.String()))
+		return fmt.Errorf("pulling %s: %w: %s", KindImage, cmp.Or(ctx.Err(), err), strings.TrimSpace(said.String()))
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ func TestKindsOwnImageIsTheOrdinaryWay(t *testing.T) {
 	if name, err := EnsureImage(t.Context(), ImageAuto, nil); err != nil || name != KindImage {
 		t.Fatalf("%s, %v", name, err)
 	}
+	if Built(KindImage) || !Built(builtImages+":0123") {
+		t.Error("a person is told of what the wrong image lacks")
+	}
 	if said, _ := os.ReadFile(log); strings.Contains(string(said), "pull") {
 		t.Errorf("it was pulled again: %s", said)
 	}

@@ -53,14 +53,15 @@ func TestClustersAtTheSameTimeHaveNetworksOfTheirOwn(t *testing.T) {
 func TestOptionsAreCheckedBeforeAnythingIsMade(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Options){
-		"a cluster's name":               func(o *Options) { o.Name = "No_Good" },
-		"needs an image":                 func(o *Options) { o.Image = "" },
-		"0 to 252 workers":               func(o *Options) { o.Workers = -1 },
-		"is not an IPv4 /16":             func(o *Options) { o.Subnet = netip.MustParsePrefix("10.0.0.0/8") },
-		"pods' range 172.30.0.0/16 over": func(o *Options) { o.PodCIDR = DefaultSubnet },
-		"or the nodes' 198.18.0.0/16":    func(o *Options) { o.Subnet = netip.MustParsePrefix("198.18.0.0/16") },
-		"room for a /24":                 func(o *Options) { o.PodCIDR = netip.MustParsePrefix("10.0.0.0/24") },
-		"the Services' range":            func(o *Options) { o.PodCIDR = serviceCIDR },
+		`KIND_NAME="No_Good": must be`:                  func(o *Options) { o.Name = "No_Good" },
+		"--workers=-1: must be from 0 to 252":           func(o *Options) { o.Workers = -1 },
+		"KIND_SUBNET=10.0.0.0/8: must be an IPv4 /16":   func(o *Options) { o.Subnet = netip.MustParsePrefix("10.0.0.0/8") },
+		"KIND_SUBNET=127.0.0.0/16: must be an IPv4 /16": func(o *Options) { o.Subnet = netip.MustParsePrefix("127.0.0.0/16") },
+		"overlaps the pods' range 172.30.0.0/16":        func(o *Options) { o.PodCIDR = DefaultSubnet },
+		"overlaps the cloud's public addresses":         func(o *Options) { o.Subnet = netip.MustParsePrefix("198.18.0.0/16") },
+		"room for a /24":                                func(o *Options) { o.PodCIDR = netip.MustParsePrefix("10.0.0.0/24") },
+		"overlaps that of Services":                     func(o *Options) { o.PodCIDR = serviceCIDR },
+		"--node-monitor-grace-period=-1s: must be":      func(o *Options) { o.NodeMonitorGracePeriod = -time.Second },
 	} {
 		o := Options{Name: "x", Image: "y", Workers: 1}
 		if _, err := o.complete(); err != nil {
@@ -73,6 +74,12 @@ func TestOptionsAreCheckedBeforeAnythingIsMade(t *testing.T) {
 		if _, err := Create(t.Context(), o); err == nil {
 			t.Errorf("%s: it was made", name)
 		}
+	}
+	if _, err := Create(t.Context(), Options{Name: "x"}); err == nil || !strings.Contains(err.Error(), "needs an image") {
+		t.Errorf("without an image: %v", err)
+	}
+	if _, err := ParseSubnet("foo"); err == nil || err.Error() != "KIND_SUBNET=foo: must be an IPv4 /16, such as 172.30.0.0/16" {
+		t.Error(err)
 	}
 }
 

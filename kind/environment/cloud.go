@@ -93,7 +93,7 @@ func (e *Environment) connect(ctx context.Context) error {
 	for port, url := range map[string]*string{apiPort: &e.Endpoint, controlPort: &e.Control} {
 		address, err := published(ctx, name, port)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrNoCloud, err)
+			return fmt.Errorf("%w (make up starts it): %w", ErrNoCloud, err)
 		}
 		*url = "http://" + address.String()
 	}

@@ -3,7 +3,6 @@ package environment
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -41,7 +40,10 @@ func run(ctx context.Context, program string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", program, args[0], errors.Join(err, ctx.Err()), strings.TrimSpace(stderr.String()))
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("%s %s: %w", program, args[0], ctx.Err())
+		}
+		return "", fmt.Errorf("%s %s: %w: %s", program, args[0], err, strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSpace(stdout.String()), nil
 }

@@ -82,6 +82,14 @@ var ErrNoCloud = errors.New("the cluster has no cloud")
 // failure then removes nothing.
 func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	o.Actions = cmp.Or(o.Actions, "realistic")
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	unlock, err := lock(o.Cluster.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	s := &steps{out: o.Progress, begin: time.Now()}
 	o.Cluster.Progress = o.Progress
 	there, err := o.there(ctx, s)
@@ -89,10 +97,21 @@ func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 		return nil, err
 	}
 	undo := func(context.Context, string) error { return removeFolder(o.Cluster.Name) }
+	caller := ctx
 	defer func() {
-		if err != nil && !there && !o.Cluster.Retain {
-			err = errors.Join(err, undo(context.WithoutCancel(ctx), o.Cluster.Name)) // also if the error is that ctx has ended
+		if err == nil {
+			return
 		}
+		after, left := "make up goes on with what is there, make down removes it", error(nil)
+		if !there && !o.Cluster.Retain {
+			if left = undo(context.WithoutCancel(ctx), o.Cluster.Name); left == nil { // also if the error is that ctx has ended
+				after = "what it had made is removed"
+			}
+		}
+		if errors.Is(caller.Err(), context.Canceled) { // no step knows more than that
+			err = fmt.Errorf("stopped (%w): %s", context.Cause(caller), after)
+		}
+		err = errors.Join(err, left)
 	}()
 	if err := o.images(ctx, s); err != nil {
 		return nil, err
@@ -113,7 +132,7 @@ func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	undo = Down
+	undo = down
 	for _, next := range []struct {
 		name string
 		work func() error
@@ -141,13 +160,16 @@ func (o Options) there(ctx context.Context, s *steps) (bool, error) {
 		return false, err
 	case state == cluster.HalfMade:
 		s.say("the cluster %s is half-made: it is removed and made again", o.Cluster.Name)
-		return false, Down(ctx, o.Cluster.Name)
+		return false, down(ctx, o.Cluster.Name)
 	case state == cluster.Whole:
 		s.say("the cluster %s is there: what is missing or dead is repaired (make down removes it)", o.Cluster.Name)
 		return true, nil
 	}
 	// Create finds that out, too, but only after images were built, which may take minutes.
-	return false, cluster.CheckFree(ctx, o.Cluster.Name)
+	if err := o.Cluster.CheckFree(ctx); err != nil {
+		return false, err
+	}
+	return false, o.checkPorts(ctx)
 }
 
 // images makes sure that all images exist.
@@ -214,6 +236,16 @@ func Open(ctx context.Context, name string) (*Environment, error) {
 // images that Docker was given for it, unless another environment uses them, the cloud's volume, and
 // what was kept on disk. The nodes' image stays. It succeeds if none of them exists.
 func Down(ctx context.Context, name string) error {
+	unlock, err := lock(name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return down(ctx, name)
+}
+
+// down is Down for a caller that has the lock.
+func down(ctx context.Context, name string) error {
 	// First: it would try to bring back what is removed.
 	if err := stopHypervisor(ctx, name); err != nil {
 		return err

@@ -165,11 +165,11 @@ echo "no such container $2" >&2; exit 1`)
 
 func TestWithoutDockerTheErrorSaysSo(t *testing.T) {
 	fakeDocker(t, `echo "Cannot connect to the Docker daemon" >&2; exit 1`)
-	o := Options{Cluster: cluster.Options{Name: "x", Image: "node:1"}, CloudArchive: "a", ProbeArchive: "b", CCMArchive: "c"}
+	o := Options{Cluster: cluster.Options{Name: "x", Image: "node:1"}}
 	if _, err := Up(t.Context(), o); err == nil || !strings.Contains(err.Error(), "Cannot connect to the Docker daemon") {
 		t.Error(err)
 	}
-	if _, err := Open(t.Context(), "x"); !errors.Is(err, cluster.ErrNotFound) {
+	if _, err := Open(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "start Docker") {
 		t.Error(err)
 	}
 }

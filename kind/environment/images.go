@@ -121,14 +121,3 @@ func checksum(path string) (string, error) {
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
-
-// Folder is where what belongs to an environment is kept on this host: archives of
-// images, the hypervisor's log and process id.
-func Folder(cluster string) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	folder := filepath.Join(cache, "ccm-from-scratch", "kind", cluster)
-	return folder, os.MkdirAll(folder, 0o755)
-}

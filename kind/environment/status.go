@@ -42,7 +42,7 @@ func Status(ctx context.Context, name string, out io.Writer) error {
 		return fmt.Errorf("there is no cluster %s: make up makes it", name)
 	}
 	if state == cluster.HalfMade {
-		return fmt.Errorf("the cluster %s is half-made: make up makes it anew", name)
+		return fmt.Errorf("the cluster %s is half-made: make up makes it again", name)
 	}
 	c, err := cluster.Open(ctx, name)
 	if err != nil {

@@ -43,7 +43,7 @@ func docker(ctx context.Context, stdin io.Reader, args ...string) (string, error
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("docker %s: %w: %s", args[0], errors.Join(err, ctx.Err()), strings.TrimSpace(stderr.String()))
+		return stdout.String(), fmt.Errorf("docker %s: %w: %s", args[0], cmp.Or(ctx.Err(), err), strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSpace(stdout.String()), nil
 }

@@ -3,34 +3,23 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cli"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/probe"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/upstream"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		os.Exit(1)
-	}
-}
+func main() { cli.Main(command()) }
 
 func command() *cobra.Command {
-	root := &cobra.Command{Use: "e2e", Short: "Write down what runs of the e2e suite have shown", SilenceUsage: true,
-		SilenceErrors: true}
+	root := &cobra.Command{Use: "e2e", Short: "Write down what runs of the e2e suite have shown"}
 	root.AddCommand(&cobra.Command{
 		Use: "conformance REPORT UNSUPPORTED PAGE", Short: "Write the page of what Kubernetes' own specs have shown",
 		Args: cobra.ExactArgs(3),

@@ -14,35 +14,30 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cli"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "kindcloud:", err)
-		os.Exit(1)
-	}
-}
+func main() { cli.Main(command()) }
 
 func command() *cobra.Command {
-	root := &cobra.Command{Use: "kindcloud", Short: "A kind cluster that is a Hetzner cluster", SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{Use: "kindcloud", Short: "A kind cluster that is a Hetzner cluster"}
 	name := root.PersistentFlags().String("name", cmp.Or(os.Getenv("KIND_NAME"), "fakecloud"), "of the cluster and of its Docker network")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if err := cluster.CheckName(*name); err != nil {
+			return cli.Usage(err)
+		}
+		return nil
+	}
 	root.AddCommand(
 		up(name),
 		&cobra.Command{
@@ -111,6 +106,9 @@ func command() *cobra.Command {
 	return root
 }
 
+const builtNote = "note: the nodes' image was built from source and provisions no volumes: a pod with a PersistentVolumeClaim waits for a " +
+	"PersistentVolume that you make (kind/README.md, No registry)"
+
 // up returns the command that makes an environment.
 func up(name *string) *cobra.Command {
 	var o environment.Options
@@ -121,9 +119,12 @@ func up(name *string) *cobra.Command {
 			o.Cluster.Name, o.NodeImage, o.Progress = *name, image, cmd.ErrOrStderr()
 			var err error
 			if subnet != "" {
-				if o.Cluster.Subnet, err = netip.ParsePrefix(subnet); err != nil {
-					return fmt.Errorf("--subnet: %w", err)
+				if o.Cluster.Subnet, err = cluster.ParseSubnet(subnet); err != nil {
+					return cli.Usage(err)
 				}
+			}
+			if err := o.Check(); err != nil {
+				return cli.Usage(err)
 			}
 			program, err := os.Executable()
 			if err != nil {
@@ -136,6 +137,9 @@ func up(name *string) *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(o.Progress, "ready after %.1f s\n", time.Since(begin).Seconds())
+			if cluster.Built(e.Image) {
+				fmt.Fprintln(o.Progress, builtNote)
+			}
 			_, err = fmt.Fprint(cmd.OutOrStdout(), e.Exports())
 			return err
 		},

@@ -19,30 +19,20 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cli"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "kindup:", err)
-		os.Exit(1)
-	}
-}
+func main() { cli.Main(command()) }
 
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "kindup", Short: "Kind clusters that look like clusters on Hetzner servers",
-		SilenceUsage: true, SilenceErrors: true,
 	}
 	name := root.PersistentFlags().String("name", "fakecloud", "of the cluster and of its Docker network")
 	// opened wraps a command that works on an existing cluster.
@@ -105,9 +95,12 @@ func up(name *string) *cobra.Command {
 			o.Name, o.Progress = *name, cmd.ErrOrStderr()
 			var err error
 			if subnet != "" {
-				if o.Subnet, err = netip.ParsePrefix(subnet); err != nil {
-					return fmt.Errorf("--subnet: %w", err)
+				if o.Subnet, err = cluster.ParseSubnet(subnet); err != nil {
+					return cli.Usage(err)
 				}
+			}
+			if err := o.Check(); err != nil {
+				return cli.Usage(err)
 			}
 			if o.Image, err = cluster.EnsureImage(ctx, image, o.Progress); err != nil {
 				return err

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -16,26 +14,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cli"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner/clean"
 )
 
 // patience is how long a CCM has to remove what the Services of a namespace have in the cloud.
 const patience = time.Minute
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e-clean:", err)
-		os.Exit(1)
-	}
-}
+func main() { cli.Main(command()) }
 
 func command() *cobra.Command {
 	return &cobra.Command{
-		Use: "clean", Short: "Remove what runs have left in an existing cluster and cloud", Args: cobra.NoArgs,
-		SilenceUsage: true, SilenceErrors: true,
+		Use: "e2e-clean", Short: "Remove what runs have left in an existing cluster and cloud", Args: cobra.NoArgs,
 		Long: `Remove everything with the label of a run of the suite from an existing cluster and cloud. Environment:
 
   HCLOUD_TOKEN     a token of the cloud's project that may write; it must be set
@@ -49,7 +39,7 @@ func command() *cobra.Command {
 func cleanUp(ctx context.Context) error {
 	token, run := os.Getenv("HCLOUD_TOKEN"), os.Getenv("RUN")
 	if token == "" {
-		return errors.New("HCLOUD_TOKEN is not set: it must be a token that may write, of the project in which the suite ran")
+		return cli.Usage(errors.New("HCLOUD_TOKEN is not set: it must be a token that may write, of the project in which the suite ran"))
 	}
 	var services []string
 	var clusterErr error

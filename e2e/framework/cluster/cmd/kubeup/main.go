@@ -12,36 +12,25 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cli"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "kubeup:", err)
-		os.Exit(1)
-	}
-}
+func main() { cli.Main(command()) }
 
 func command() *cobra.Command {
 	var options cluster.Options
 	var nodes int
 	var address string
 	cmd := &cobra.Command{
-		Use:           "kubeup",
-		Short:         "Run a Kubernetes control plane with simulated nodes until interrupted",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:   "kubeup",
+		Short: "Run a Kubernetes control plane with simulated nodes until interrupted",
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), options, nodes, address)
 		},
@@ -58,7 +47,7 @@ func command() *cobra.Command {
 func run(ctx context.Context, options cluster.Options, nodes int, address string) (err error) {
 	next, err := netip.ParseAddr(address)
 	if err != nil {
-		return fmt.Errorf("--address: %w", err)
+		return cli.Usage(fmt.Errorf("--address=%s: must be an address such as 127.99.0.1", address))
 	}
 	options.Programs, err = cluster.FindPrograms()
 	if err != nil {
