@@ -4,7 +4,8 @@
 #	HCLOUD_TOKEN=… scripts/dev-env.sh up      # creates it, and prints how to use it
 #	HCLOUD_TOKEN=… scripts/dev-env.sh down    # removes all of it
 #
-# Flags after the command go to `terraform apply`, such as -var=workers=3.
+# Flags after the command go to `terraform apply`, such as -var=workers=3. Before the cluster goes, its Services of type LoadBalancer are
+# deleted, and the CCM deletes their load balancers; SERVICES=keep leaves all of that.
 set -euo pipefail
 cd "$(dirname "$0")/dev-env"
 command=${1:-}
@@ -30,11 +31,31 @@ state=${XDG_STATE_HOME:-$HOME/.local/state}/ccm-from-scratch/dev-env
 mkdir -p "$state"
 chmod 700 "$state"
 export TF_DATA_DIR=$state/terraform
+
+# delete_services deletes what only the CCM can: Terraform does not know the load balancers of Services, and they cost money.
+delete_services() {
+	local services service left="SERVICES=keep make dev-env-down removes the cluster nevertheless; then delete its load balancers in the Cloud Console"
+	export KUBECONFIG=$state/kubeconfig
+	if ! services=$(kubectl --request-timeout=20s get services --all-namespaces \
+		-o 'jsonpath={range .items[?(@.spec.type=="LoadBalancer")]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}'); then
+		echo "the cluster does not say which of its Services have load balancers: kubectl is needed, and an answer of the cluster; $left" >&2
+		exit 1
+	fi
+	for service in $services; do
+		echo "deleting the Service $service and its load balancer" >&2
+		if ! kubectl delete service "${service#*/}" --namespace="${service%/*}" --ignore-not-found --timeout=2m >&2; then
+			echo "the Service $service still has its load balancer: have the CCM run, and repeat; $left" >&2
+			exit 1
+		fi
+	done
+}
+if [ "$command" = down ] && [ -s "$state/kubeconfig" ] && [ "${SERVICES:-}" != keep ]; then
+	delete_services
+fi
 "$terraform" init -input=false -backend-config="path=$state/terraform.tfstate" >&2
 if [ "$command" = down ]; then
 	"$terraform" destroy -auto-approve -input=false "$@" >&2
 	rm -f "$state/kubeconfig"
-	echo "load balancers that Services have made are not part of it: delete the Services before the cluster" >&2
 	exit
 fi
 "$terraform" apply -auto-approve -input=false "$@" >&2

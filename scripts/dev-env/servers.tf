@@ -21,13 +21,12 @@ locals {
 
 # The address of the control plane is in its certificate and in the kubeconfig, so it is made before the server.
 resource "hcloud_primary_ip" "control_plane" {
-  count         = local.has_cluster ? 1 : 0
-  name          = "${var.name}-control-plane"
-  type          = "ipv4"
-  assignee_type = "server"
-  location      = var.location
-  auto_delete   = false
-  labels        = local.labels
+  count       = local.has_cluster ? 1 : 0
+  name        = "${var.name}-control-plane"
+  type        = "ipv4"
+  location    = var.location
+  auto_delete = false
+  labels      = local.labels
 }
 
 resource "hcloud_server" "control_plane" {

@@ -22,7 +22,7 @@ import (
 var meta = "count for_each depends_on lifecycle dynamic provider"
 
 // known are the arguments and blocks that we use, of resources and data sources, by the documentation of the providers
-// hetznercloud/hcloud 1.58 and hashicorp/tls 4.0. A slash stands before the arguments of a block.
+// hetznercloud/hcloud 1.62 and hashicorp/tls 4.0. A slash stands before the arguments of a block.
 var known = map[string]string{
 	"data.hcloud_network":   "name",
 	"hcloud_network":        "name ip_range labels delete_protection expose_routes_to_vswitch",
@@ -30,7 +30,7 @@ var known = map[string]string{
 	"hcloud_firewall": "name labels rule rule/description rule/direction rule/protocol rule/port rule/source_ips " +
 		"rule/destination_ips apply_to",
 	"hcloud_ssh_key":    "name public_key labels",
-	"hcloud_primary_ip": "name type location assignee_type assignee_id auto_delete labels delete_protection",
+	"hcloud_primary_ip": "name type location auto_delete labels delete_protection",
 	"hcloud_server": "name server_type image location user_data ssh_keys keep_disk labels backups firewall_ids " +
 		"placement_group_id delete_protection rebuild_protection public_net public_net/ipv4_enabled public_net/ipv4 " +
 		"public_net/ipv6_enabled public_net/ipv6 network network/network_id network/ip network/alias_ips",

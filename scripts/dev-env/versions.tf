@@ -7,7 +7,7 @@ terraform {
   required_providers {
     hcloud = {
       source  = "hetznercloud/hcloud"
-      version = ">= 1.58.0, < 2.0.0"
+      version = ">= 1.62.0, < 2.0.0" # before, a Primary IP needed assignee_type, about which later ones warn
     }
     # Makes the certificate authorities, so that the kubeconfig is known without a login on any server.
     tls = {
