@@ -123,7 +123,8 @@ func chosenCCM() (CCMDescription, error) {
 func readCCM(path, names string) (CCMDescription, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return CCMDescription{}, fmt.Errorf("%s: cannot read the description of the CCM: %w", names, err)
+		return CCMDescription{}, fmt.Errorf("%s: cannot read the description of the CCM: %w; name a file such as "+
+			"e2e/ccms/ccm-from-scratch.yaml", names, errors.Unwrap(err)) // which does not name the file again
 	}
 	s, err := parseCCM(text)
 	if err != nil {

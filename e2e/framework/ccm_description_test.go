@@ -105,8 +105,9 @@ func TestOurCCMIsDescribed(t *testing.T) {
 }
 
 func TestAMissingDescriptionIsNamed(t *testing.T) {
-	t.Setenv(EnvCCM, filepath.Join(t.TempDir(), "none.yaml"))
-	if _, err := LoadCCM(); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+	t.Setenv(EnvCCM, "none.yaml")
+	want := "CCM=none.yaml: cannot read the description of the CCM: no such file or directory; name a file such as e2e/ccms/ccm-from-scratch.yaml"
+	if _, err := LoadCCM(); err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 }

@@ -163,7 +163,7 @@ func StartSuite(ctx context.Context, process int) (*Suite, error) {
 func (s *Suite) start(ctx context.Context, process int) error {
 	offset, err := strconv.Atoi(cmp.Or(os.Getenv(EnvOffset), "0"))
 	if err != nil {
-		return fmt.Errorf("%s: %w", EnvOffset, err)
+		return fmt.Errorf("%s=%s: must be a whole number, such as 4", EnvOffset, os.Getenv(EnvOffset))
 	}
 	s.Process = process + offset
 	if s.Out == "" {

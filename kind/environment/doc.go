@@ -19,8 +19,7 @@
 //   - The CCM, on the control plane's node.
 //
 // What it leaves out: servers have no public addresses but Floating IPs, since a Docker network gives a container one address
-// only; load balancers therefore reach servers by the private network. The cloud keeps all in memory: when its
-// container is stopped, the environment has to be made anew. Load balancers' addresses
+// only; load balancers therefore reach servers by the private network. Load balancers' addresses
 // are reached from the host on Linux only; elsewhere, from a container on the network.
 //
 // Nothing but a folder in the user's cache is kept on disk: an environment that another

@@ -27,7 +27,8 @@ func down(t *testing.T, kubectl string, env ...string) (calls []string, said str
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "../dev-env.sh", "down", "-var=workers=3")
-	cmd.Env = append(append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "HCLOUD_TOKEN=x", "XDG_STATE_HOME="+state, "SERVICES="), env...)
+	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "HCLOUD_TOKEN=x", "XDG_STATE_HOME="+state, "SERVICES=")
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	text, _ := os.ReadFile(log)
 	for line := range strings.Lines(string(text)) {
@@ -59,7 +60,8 @@ func TestTheClusterStaysWhileItsServicesCannotBeDeleted(t *testing.T) {
 		}
 	}
 	calls, said, err := down(t, "exit 1", "SERVICES=keep")
-	if err != nil || !strings.Contains(strings.Join(calls, "\n"), "terraform destroy") || strings.Contains(strings.Join(calls, "\n"), "kubectl") {
+	all := strings.Join(calls, "\n")
+	if err != nil || !strings.Contains(all, "terraform destroy") || strings.Contains(all, "kubectl") {
 		t.Errorf("%v\n%q\n%s", err, calls, said)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cli"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/report"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/shards"
@@ -29,6 +30,9 @@ the specs on the page is that of the module in which the command runs.`,
 }
 
 func writeReport(folder string, compare []string) error {
+	if _, err := os.Stat(folder); err != nil {
+		return cli.Usage(fmt.Errorf("%s: %w; name a folder that has those of runs, such as out", folder, errors.Unwrap(err)))
+	}
 	o := report.Options{Root: report.ModuleOf(".")}
 	for _, path := range compare {
 		more, err := readRuns(path)
@@ -51,7 +55,7 @@ func writeReport(folder string, compare []string) error {
 func readRuns(path string) ([]speclist.Run, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, errors.Unwrap(err) // callers name the file
 	}
 	return speclist.Parse(text)
 }

@@ -48,7 +48,10 @@ func TestAnEarlierRunIsComparedOnThePage(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if err := writeReport(out, []string{filepath.Join(other, "missing.json")}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
+	missing := filepath.Join(other, "missing.json")
+	for name, err := range map[string]error{"file": writeReport(out, []string{missing}), "folder": writeReport(missing, nil)} {
+		if !errors.Is(err, os.ErrNotExist) || strings.Count(err.Error(), missing) != 1 {
+			t.Errorf("a missing %s: %v", name, err)
+		}
 	}
 }
