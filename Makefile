@@ -18,11 +18,6 @@ run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--
 install: ## Put the program fakecloud into the folder of Go's programs, and say where that is
 	@scripts/install.sh
 
-.PHONY: install
-install: ## Put the simulated cloud's program, fakecloud, where `go install` puts programs
-	@cd fakecloud && GOWORK=off go install ./cmd/fakecloud
-	@bin=$$(go env GOBIN); echo "$${bin:-$$(go env GOPATH)/bin}/fakecloud"
-
 .PHONY: up
 up: ## A kind cluster that is a Hetzner cluster; repairs an existing one (ARGS="--help")
 	@exec scripts/up.sh up $(ARGS)
