@@ -290,6 +290,7 @@ func TestRequestsWaitTogetherForTheEndOfRefusals(t *testing.T) {
 				first := len(sent) == 1
 				mu.Unlock()
 				if first {
+					time.Sleep(time.Second) // the others wake while the answer is on its way
 					l.observe(http.StatusOK, nil)
 				}
 			})
