@@ -32,7 +32,9 @@ func Example() {
 	}
 
 	cloud := open()
-	created, _, err := cloud.Client().PlacementGroup.Create(ctx, hcloud.PlacementGroupCreateOpts{Name: "spread", Type: hcloud.PlacementGroupTypeSpread})
+	created, _, err := cloud.Client().PlacementGroup.Create(ctx, hcloud.PlacementGroupCreateOpts{
+		Name: "spread", Type: hcloud.PlacementGroupTypeSpread,
+	})
 	if err != nil {
 		panic(err)
 	}

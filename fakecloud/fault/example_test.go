@@ -15,7 +15,8 @@ func ExampleRule() {
 	ctx := context.Background()
 	cloud := fakecloud.New(fakecloud.Options{})
 	defer cloud.Close()
-	if _, err := cloud.Faults().Add(ctx, fault.Rule{Name: "busy", Method: "DELETE", Every: 2, Effect: fault.APIError("locked")}); err != nil {
+	rule := fault.Rule{Name: "busy", Method: "DELETE", Every: 2, Effect: fault.APIError("locked")}
+	if _, err := cloud.Faults().Add(ctx, rule); err != nil {
 		panic(err)
 	}
 
