@@ -1,5 +1,6 @@
 // Command stress repeats tests with 1, 2 and 4 processors, in turns in random order and each one alone, and prints each test that does not
-// end the same each time. scripts/test.sh --stress calls it with a line for each package: its folder, its path, and the value of GOWORK. Settings:
+// end the same each time. scripts/test.sh --stress calls it with a line for each package: its folder, its path, and the value of GOWORK.
+// Settings:
 //
 //	PACKAGES  folders, such as "ccm/internal/apicall fakecloud/..."; without, all
 //	CHANGED   1 leaves out packages that do not differ from the base of the branch, or from the last release
