@@ -59,7 +59,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Check returns what is wrong with the options, apart from the image. It asks nobody.
+// Check returns what is wrong with the options, apart from the image. It does not ask Docker.
 func (o Options) Check() error {
 	_, err := o.complete()
 	return err
@@ -83,7 +83,8 @@ func (o Options) complete() (Options, error) {
 	case o.Workers < 0 || o.Workers >= maxServers:
 		return o, fmt.Errorf("--workers=%d: must be from 0 to %d", o.Workers, maxServers-1)
 	case o.NodeMonitorGracePeriod < 0 || o.NodeMonitorGracePeriod%time.Second != 0:
-		return o, fmt.Errorf("--node-monitor-grace-period=%s: must be whole seconds, or 0 for Kubernetes' own 50s", o.NodeMonitorGracePeriod)
+		return o, fmt.Errorf("--node-monitor-grace-period=%s: must be whole seconds, or 0 for Kubernetes' own 50s",
+			o.NodeMonitorGracePeriod)
 	}
 	if err := o.network().validate(); err != nil {
 		return o, err

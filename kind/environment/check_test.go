@@ -29,7 +29,7 @@ func TestSettingsAreCheckedBeforeDockerIsAsked(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		`KIND_NAME="..": must be at most 40 lower-case letters`:               func(o *Options) { o.Cluster.Name = ".." },
 		"--workers=253: must be from 0 to 252":                                func(o *Options) { o.Cluster.Workers = 253 },
-		"--node-monitor-grace-period=500ms: must be whole seconds":            func(o *Options) { o.Cluster.NodeMonitorGracePeriod = time.Second / 2 },
+		"--node-monitor-grace-period=1ms: must be whole seconds":              func(o *Options) { o.Cluster.NodeMonitorGracePeriod = 1e6 },
 		`action profile "slow": must be instant, realistic or a duration`:     func(o *Options) { o.Actions = "slow" },
 		"rate limit -1: must be 1 to ":                                        func(o *Options) { o.RateLimit = -1 },
 		"--control-port=4242: is that of --api-port, too: choose another":     func(o *Options) { o.APIPort, o.ControlPort = 4242, 4242 },
@@ -62,7 +62,8 @@ func TestAPortThatIsUsedIsFoundBeforeAnythingIsBuilt(t *testing.T) {
 		Cluster: cluster.Options{Name: "x", Image: "node:1"}, ControlPort: uint16(n),
 		CloudArchive: archive, ProbeArchive: archive, CCMArchive: archive, // should it go on, nothing is compiled
 	}
-	if _, err := Up(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--control-port="+port+": another program uses the port") {
+	want := "--control-port=" + port + ": another program uses the port"
+	if _, err := Up(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 }

@@ -102,7 +102,7 @@ func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 		if err == nil {
 			return
 		}
-		after, left := "make up goes on with what is there, make down removes it", error(nil)
+		after, left := "make up continues with what is there, make down removes it", error(nil)
 		if !there && !o.Cluster.Retain {
 			if left = undo(context.WithoutCancel(ctx), o.Cluster.Name); left == nil { // also if the error is that ctx has ended
 				after = "what it had made is removed"

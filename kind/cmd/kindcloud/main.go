@@ -106,8 +106,8 @@ func command() *cobra.Command {
 	return root
 }
 
-const builtNote = "note: the nodes' image was built from source and provisions no volumes: a pod with a PersistentVolumeClaim waits for a " +
-	"PersistentVolume that you make (kind/README.md, No registry)"
+const builtNote = "note: the nodes' image was built from source and provisions no volumes: a pod with a PersistentVolumeClaim waits " +
+	"for a PersistentVolume that you make (kind/README.md, No registry)"
 
 // up returns the command that makes an environment.
 func up(name *string) *cobra.Command {
