@@ -64,6 +64,6 @@ echo "$bin" >>"$GITHUB_PATH"
 } >>"$GITHUB_ENV"
 {
 	echo "endpoint=$HCLOUD_ENDPOINT"
-	echo "control=$(sed -n 's/^# control API: curl //p' <<<"$exports")"
+	echo "control=$(sed -n 's/^# the page.*: //p' <<<"$exports")"
 } >>"$GITHUB_OUTPUT"
 "$bin/fakecloud" status

@@ -19,6 +19,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -168,11 +170,31 @@ type Effect struct {
 	Bytes int `json:"bytes,omitempty"`
 }
 
-// Duration is a time.Duration that is written as "250ms" in JSON.
+// Duration is a time.Duration that is written as "250ms" in JSON and on the command line.
 type Duration time.Duration
 
-// MarshalJSON implements json.Marshaler.
-func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. It reads what time.ParseDuration reads, and whole days before it: 1d, 1d12h.
+func (d *Duration) UnmarshalText(text []byte) error {
+	var v time.Duration
+	rest := string(text)
+	days, after, ok := strings.Cut(rest, "d")
+	n, err := strconv.ParseUint(days, 10, 16) // 65,535 days fit
+	if ok && err == nil {
+		v, rest = time.Duration(n)*24*time.Hour, after
+	}
+	if !ok || err != nil || rest != "" {
+		hours, err := time.ParseDuration(rest)
+		if err != nil || v > 0 && (hours < 0 || v+hours < v) {
+			return fmt.Errorf("duration %.64q: must be a number with a unit, such as 250ms, 1m30s or 1d", text)
+		}
+		v += hours
+	}
+	*d = Duration(v)
+	return nil
+}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (d *Duration) UnmarshalJSON(b []byte) error {
@@ -180,10 +202,5 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return fmt.Errorf("duration %.64s: must be a string such as \"250ms\"", b)
 	}
-	v, err := time.ParseDuration(s)
-	if err != nil {
-		return fmt.Errorf("duration %.64q: must be a number with a unit, such as 250ms or 1m30s", s)
-	}
-	*d = Duration(v)
-	return nil
+	return d.UnmarshalText([]byte(s))
 }

@@ -24,7 +24,7 @@ type faultAnswer struct {
 // notFound reports whether the control API says that something does not exist.
 func notFound(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusNotFound && !e.foreign
+	return errors.As(err, &e) && e.Status == http.StatusNotFound && !e.Foreign
 }
 
 // Add implements fault.Rules.

@@ -247,7 +247,7 @@ func (s *session) post(ctx context.Context, path string, in any) error {
 	defer cancel()
 	err := s.client.call(ctx, http.MethodPost, s.path+path, nil, in, nil)
 	var e *Error
-	if !errors.As(err, &e) || e.foreign {
+	if !errors.As(err, &e) || e.Foreign {
 		return err
 	}
 	switch e.Status {

@@ -51,8 +51,8 @@ type Error struct {
 	Status int
 	// Message is the control API's, or the beginning of an answer that another program sent.
 	Message string
-
-	foreign bool // another program answered; its 404 says nothing about the cloud
+	// Foreign is set if another program answered: its 404 says nothing about the cloud.
+	Foreign bool
 }
 
 // Error implements error.
@@ -121,6 +121,6 @@ func errorOf(req *http.Request, resp *http.Response) error {
 		return e
 	}
 	e.Message = fmt.Sprintf("%s; this is not an answer of the control API; check the URL: %.200q", http.StatusText(resp.StatusCode), b)
-	e.foreign = true
+	e.Foreign = true
 	return e
 }

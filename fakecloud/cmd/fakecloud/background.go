@@ -21,14 +21,14 @@ func newStartCommand(lookup func(string) (string, bool)) *cobra.Command {
 	var flags clientFlags
 	var s settings
 	cmd := &cobra.Command{
-		Use:   "start [flags of the server]",
-		Short: "Start a server in the background, wait until it is ready, and print the lines for a shell",
-		Args:  cobra.NoArgs,
+		Use:   "start",
+		Short: "Start a server in the background, and print the lines for a shell when it is ready",
+		Args:  arguments(0, 0),
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		path, err := flags.path()
 		if err == nil && s.control == off {
-			err = fmt.Errorf("--control %s: fakecloud start needs the control API; name an address", off)
+			err = wrongUsage(fmt.Errorf("--control %s: fakecloud start needs the control API; name an address", off))
 		}
 		var started *server
 		if err == nil {
@@ -129,6 +129,9 @@ func run(ctx context.Context, logFile string, args []string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if cmd.ProcessState.ExitCode() == usageStatus {
+		return wrongUsage(errors.New(lastLine(logFile)))
+	}
 	return fmt.Errorf("the server ended before it was ready: %s (its log is %s)", lastLine(logFile), logFile)
 }
 
@@ -145,7 +148,7 @@ const killAfter = stopTimeout + 7*time.Second
 // newStopCommand returns the command that ends the server of fakecloud start.
 func newStopCommand() *cobra.Command {
 	var flags clientFlags
-	cmd := &cobra.Command{Use: "stop", Short: "Stop the server of fakecloud start, and wait until it has ended", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "stop", Short: "Stop the server of fakecloud start, and wait until it has ended", Args: arguments(0, 0)}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := stopServer(cmd.Context(), &flags, cmd.OutOrStdout()); err != nil {
 			return fmt.Errorf("stop: %w", err)
@@ -192,7 +195,7 @@ func stopServer(ctx context.Context, flags *clientFlags, out io.Writer) error {
 // newEnvCommand returns the command that prints the lines of fakecloud start again.
 func newEnvCommand(lookup func(string) (string, bool)) *cobra.Command {
 	var flags clientFlags
-	cmd := &cobra.Command{Use: "env", Short: "Print the lines for a shell that fakecloud start has printed", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "env", Short: "Print the lines for a shell that fakecloud start has printed", Args: arguments(0, 0)}
 	shell := cmd.Flags().String("shell", shellPOSIX, "`shell` that reads them: sh (also bash, zsh), fish or powershell")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, err := flags.server()

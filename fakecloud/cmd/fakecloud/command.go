@@ -7,12 +7,12 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // envPrefix begins the names of the variables that set flags: FAKECLOUD_RATE_LIMIT is --rate-limit.
@@ -32,10 +32,10 @@ type settings struct {
 	listen, control string
 	allowedHosts    []string
 	actions         string
-	keepActions     time.Duration
+	keepActions     fault.Duration
 	rateLimit       int
 	projects        string
-	projectTTL      time.Duration
+	projectTTL      fault.Duration
 	apiDate         string
 	dataPlane       bool
 	publicIPv4      string
@@ -69,10 +69,16 @@ func newCommand(lookup func(string) (string, bool), environ []string) *cobra.Com
 		Short: "A simulated Hetzner Cloud with a local API",
 		Long: `A simulated Hetzner Cloud with a local API.
 
-It prints the lines to paste into a shell. Then it serves until it gets SIGINT, SIGTERM or SIGHUP (a closed terminal).
-A variable can set each flag: FAKECLOUD_RATE_LIMIT sets --rate-limit. GET / on the address of the control API lists
-what it can do. The control API has no authentication: keep it on a loopback address.`,
-		Args:          cobra.NoArgs,
+It prints the lines to paste into a shell, and the address of the page that shows the cloud in a
+browser: http://127.0.0.1:4243. Then it serves until it gets SIGINT, SIGTERM or SIGHUP (a closed
+terminal). A variable can set each flag: FAKECLOUD_RATE_LIMIT sets --rate-limit.
+
+The page's address is that of the control API, too: curl lists what it can do. It has no
+authentication: keep it on a loopback address.
+
+The exit status is 2 if the command line or a file that it names is wrong, 1 if something else
+failed, and 130 after an interrupt.`,
+		Args:          arguments(0, 0),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version(),
@@ -82,7 +88,7 @@ what it can do. The control API has no authentication: keep it on a loopback add
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := s.logger(cmd.ErrOrStderr())
 			if err != nil {
-				return err
+				return wrongUsage(err)
 			}
 			warnUnknown(log, cmd, environ)
 			release, err := s.claim(cmd.Context())
@@ -99,7 +105,9 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	cmd.AddCommand(newStartCommand(lookup), newStopCommand(), newStatusCommand(), newEnvCommand(lookup), newWaitCommand())
 	cmd.AddCommand(newHealthCommand(), newJournalCommand(), newStepCommand(), newSpeedCommand(), newFaultCommand())
 	cmd.AddCommand(newScenarioCommand(), newResetCommand(), newSnapshotCommand())
+	cmd.AddCommand(newLogsCommand(), newUICommand(), newDoctorCommand(lookup), newVersionCommand())
 	cmd.AddCommand(newRecordCommands()...)
+	addHelp(cmd)
 	return cmd
 }
 
@@ -114,56 +122,60 @@ func (s *settings) add(f *pflag.FlagSet) {
 	s.addContents(f)
 }
 
-func (s *settings) addAPI(f *pflag.FlagSet) {
+func (s *settings) addAddresses(f *pflag.FlagSet) {
 	f.StringVar(&s.listen, "listen", "127.0.0.1:4242", "address of the API, `host:port`; port 0 is any free port")
-	f.StringVar(&s.control, "control", "127.0.0.1:4243", "address of the control API, `host:port`, or off")
+	f.StringVar(&s.control, "control", defaultControl, "address of the page and of the control API, `host:port`, or off")
+}
+
+func (s *settings) addAPI(f *pflag.FlagSet) {
+	s.addAddresses(f)
 	f.StringSliceVar(&s.allowedHosts, "allowed-hosts", nil,
-		"host `names` that the API and the control API accept, separated by commas, in addition to localhost and\ntheir own addresses "+
+		"host `names` that the API and the control API accept, separated by commas, in addition to localhost and their own addresses "+
 			"(on an address that is not a loopback address, the API accepts every name)")
 	f.StringVar(&s.actions, "actions", "realistic", "how long actions take: instant, realistic, or a `duration` such as 250ms")
-	f.DurationVar(&s.keepActions, "keep-actions", fakecloud.DefaultKeepActions,
-		"`duration` for which actions are kept after their end, on the cloud's clock; at most the latest\n100,000 are kept")
+	f.TextVar(&s.keepActions, "keep-actions", fault.Duration(fakecloud.DefaultKeepActions),
+		"`duration` for which actions are kept after their end, on the cloud's clock; at most the latest 100,000 are kept")
 	f.IntVar(&s.rateLimit, "rate-limit", fakecloud.RealRateLimit,
 		"requests per hour and project; 0 means no limit, and no RateLimit headers")
 	f.StringVar(&s.projects, "projects", projectsFixed,
-		"what an unknown token is: fixed refuses it with 401, as the real API does; auto makes it the token of a\nnew, empty project")
-	f.DurationVar(&s.projectTTL, "project-ttl", fakecloud.DefaultProjectTTL,
+		"what an unknown token is: fixed refuses it with 401, as the real API does; auto makes it the token of a new, empty project")
+	f.TextVar(&s.projectTTL, "project-ttl", fault.Duration(fakecloud.DefaultProjectTTL),
 		"`duration` without a request after which a project of --projects auto is dropped, in the machine's time")
 }
 
 func (s *settings) addPackets(f *pflag.FlagSet) {
 	f.BoolVar(&s.dataPlane, "data-plane", false,
-		"make load balancers listen on this machine and forward to their targets; on Linux, this changes the\ndefault address ranges: "+
+		"make load balancers listen on this machine and forward to their targets; on Linux, this changes the default address ranges: "+
 			"127.65.0.0/16 for servers, 127.66.0.0/16 for load balancers")
 	f.StringVar(&s.publicIPv4, "public-ipv4", "", "address `range` for public IPv4 addresses (default 198.18.0.0/15)")
 	f.StringVar(&s.lbIPv4, "load-balancer-ipv4", "",
 		"address `range` for the IPv4 addresses of load balancers (default: the range of --public-ipv4)")
 	f.StringArrayVar(&s.reserved, "reserved", nil, "`range` or address that the cloud does not give out by itself; may be repeated")
 	f.StringVar(&s.lbInterface, "data-plane-interface", "",
-		"`name` of the network interface that gets the load balancers' addresses, such as eth0; implies\n--data-plane and needs "+
+		"`name` of the network interface that gets the load balancers' addresses, such as eth0; implies --data-plane and needs "+
 			"--load-balancer-ipv4 (Linux, CAP_NET_ADMIN)")
 	f.StringVar(&s.routerInterface, "router-interface", "",
-		"`name` of a network interface, such as eth0: make this machine the router of the cloud's network on\nit, and of Floating IPs "+
+		"`name` of a network interface, such as eth0: make this machine the router of the cloud's network on it, and of Floating IPs "+
 			"(Linux, CAP_NET_ADMIN)")
 	f.StringVar(&s.routerNetwork, "router-network", "", "`name or id` of the network to route (default: the oldest)")
 	f.StringVar(&s.metadata, "metadata", off,
-		"address of the servers' metadata service, `host:port` such as 169.254.169.254:80, or off; a link-local\naddress is given to the "+
+		"address of the servers' metadata service, `host:port` such as 169.254.169.254:80, or off; a link-local address is given to the "+
 			"interface lo (Linux, CAP_NET_ADMIN)")
 }
 
 func (s *settings) addContents(f *pflag.FlagSet) {
 	f.StringVar(&s.apiDate, "api-date", "", "`day` such as 2026-06-01: show the API as it was then, to tokens without a day of their own")
 	f.StringArrayVar(&s.tokens, "token", nil,
-		"valid token, `[project=]token[:ro][:day]`; :ro makes it read-only, a day such as :2026-06-01 shows it the API\nas it was then; "+
+		"valid token, `[project=]token[:ro][:day]`; :ro makes it read-only, a day such as :2026-06-01 shows it the API as it was then; "+
 			"may be repeated (in the variable, separate them by commas)")
 	f.StringVar(&s.seed, "seed", "", "YAML `file` with the resources that exist at the start")
 	f.StringArrayVar(&s.scenarios, "scenario", nil,
-		"`scenario` to start with: the name of a built-in one or the path of a file, and the values of its parameters, such as\n"+
+		"`scenario` to start with: the name of a built-in one or the path of a file, and the values of its parameters, such as "+
 			"sold-out=cx23@fsn1; may be repeated (GET /scenarios of the control API lists all)")
 	f.StringVar(&s.snapshot, "snapshot", "",
 		"`file` of fakecloud snapshot save: start with what that cloud had, at its time; its tokens are valid, too")
 	f.StringVar(&s.state, "state", "",
-		"`directory` that keeps the cloud over a restart: it begins with what the last one had, also if that was\nkilled; time has passed "+
+		"`directory` that keeps the cloud over a restart: it begins with what the last one had, also if that was killed; time has passed "+
 			"meanwhile")
 	f.BoolVar(&s.stateSync, "state-sync", false,
 		"with --state: answer when changes are on the medium, so that they survive a power failure")
@@ -211,11 +223,11 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 		}
 		for _, v := range values {
 			if err := flags.Set(f.Name, v); err != nil {
-				errs = append(errs, fmt.Errorf("variable %s=%q: %w", envName(f.Name), v, err))
+				errs = append(errs, wrongValue("variable "+envName(f.Name), "=", f, v, err))
 			}
 		}
 	})
-	return errors.Join(errs...)
+	return wrongUsage(errors.Join(errs...))
 }
 
 // warnUnknown warns of variables that look like settings but are not. It ignores those that Kubernetes makes for a

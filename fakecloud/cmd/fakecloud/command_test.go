@@ -108,7 +108,7 @@ func start(t *testing.T, env environment, args ...string) running {
 		if m := exports.FindStringSubmatch(lines.Text()); m != nil {
 			p.endpoint, p.token = m[1], m[2]
 		}
-		if _, url, ok := strings.Cut(lines.Text(), "# control API: curl "); ok {
+		if _, url, ok := strings.Cut(lines.Text(), controlLine); ok {
 			p.control = url
 			break // the last line
 		}
@@ -351,16 +351,15 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		env  environment
 		args []string
 	}{
-		"--listen: listen on " + taken + ": another program uses that port": {nil, []string{"--listen", taken}},
-		"--control: listen on " + taken +
-			": another program uses that port": {nil, []string{"--listen", "127.0.0.1:0", "--control", taken}},
-		"must be instant, realistic or a duration": {nil, []string{"--actions", "fast"}},
+		"--listen " + taken + ": another program uses that port":  {nil, []string{"--listen", taken}},
+		"--control " + taken + ": another program uses that port": {nil, []string{"--listen", "127.0.0.1:0", "--control", taken}},
+		"must be instant, realistic or a duration":                {nil, []string{"--actions", "fast"}},
 		"rate limit -1":                                               {nil, []string{"--rate-limit", "-1"}},
 		"--keep-actions 0s: must":                                     {nil, []string{"--keep-actions", "0s"}},
 		`--projects "many": must be fixed or auto`:                    {nil, []string{"--projects", "many"}},
 		"--project-ttl 0s: must be more than 0":                       {nil, []string{"--project-ttl", "0s"}},
 		"must be a day":                                               {nil, []string{"--api-date", "June"}},
-		"--speed: clock speed -1":                                     {nil, []string{"--speed", "-1"}},
+		"--speed -1: must be 0":                                       {nil, []string{"--speed", "-1"}},
 		`--token "a=": must have the form [project=]token[:ro][:day]`: {nil, []string{"--token", "a="}},
 		`--token: API date "June": must be a day such as 2026-06-01`:  {nil, []string{"--token", "x:ro:June"}},
 		`--token: API date "b": must be a day`:                        {nil, []string{"--token", "a:b"}},
@@ -374,21 +373,21 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 			[]string{"--reserved", "10.0.0.1", "--reserved", "x"}},
 		"--metadata: listen on": {nil,
 			[]string{"--control", off, "--metadata", taken}},
-		"--seed: seed: open": {nil, []string{"--seed", "nowhere.yaml"}},
+		"--seed: open": {nil, []string{"--seed", "nowhere.yaml"}},
 		"--scenario sold-in: scenario \"sold-in\" does not exist; it must be one of": {nil, []string{"--scenario", "sold-in"}},
 		`--log-format "xml": must be text or json`:                                   {nil, []string{"--log-format", "xml"}},
 		"--tls-cert and --tls-key: only one is set":                                  {nil, []string{"--control", off, "--tls-cert", "x"}},
 		"--tls-cert and --tls-key: open": {nil, []string{"--control", off, "--tls-cert", "x",
 			"--tls-key", "y"}},
-		"unknown flag: --port":                 {nil, []string{"--port", "1"}},
-		`unknown command "begin"`:              {nil, []string{"begin"}},
+		"--port: there is no such flag":        {nil, []string{"--port", "1"}},
+		`"begin": there is no such command`:    {nil, []string{"begin"}},
 		`variable FAKECLOUD_RATE_LIMIT="many"`: {environment{"FAKECLOUD_RATE_LIMIT": "many"}, nil},
 		"health: the control API is off": {environment{"FAKECLOUD_CONTROL": off},
 			[]string{"health"}},
-		"health: --control: address 8081: missing port in address": {nil, []string{"health", "--control", "8081"}},
-		"health: Get \"http://" + strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1): {nil,
+		`health: --control "8081": must be host:port`: {nil, []string{"health", "--control", "8081"}},
+		"health: no cloud answers at http://" + strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1): {nil,
 			[]string{"health", "--control", strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1)}},
-		"health: GET http://" + taken + "/ready: 404 Not Found; this is not an answer of the control API": {nil,
+		"health: http://" + taken + " is not a control API: it answered 404": {nil,
 			[]string{"health", "--control", taken}},
 	} {
 		cmd := newCommand(tc.env.lookup, nil)
@@ -430,8 +429,8 @@ func startProcess(tb testing.TB, args ...string) process {
 		if m := exports.FindStringSubmatch(lines.Text()); m != nil {
 			p.endpoint, p.token = m[1], m[2]
 		}
-		if strings.HasPrefix(lines.Text(), "# control") { // the last line
-			_, p.control, _ = strings.Cut(lines.Text(), "curl ")
+		if strings.HasPrefix(lines.Text(), "# ") { // the last line
+			p.control = strings.TrimPrefix(lines.Text(), controlLine)
 			go func() { _, _ = io.Copy(io.Discard, out) }() // until the program ends
 			return p
 		}

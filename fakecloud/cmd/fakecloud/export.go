@@ -30,7 +30,7 @@ func (s *server) export(out io.Writer, shell string) error {
 	case shellPowerShell:
 		err = s.exportEach(out, "$env:%s = '%s'\n", strings.NewReplacer(`'`, `''`))
 	default:
-		return fmt.Errorf("--shell %q: must be one of sh, bash, zsh, %s, %s", shell, shellFish, shellPowerShell)
+		return wrongUsage(fmt.Errorf("--shell %q: must be one of sh, bash, zsh, %s, %s", shell, shellFish, shellPowerShell))
 	}
 	if s.Control != "" && err == nil {
 		_, err = fmt.Fprintf(out, "%s%s\n", controlLine, s.Control)
@@ -38,8 +38,8 @@ func (s *server) export(out io.Writer, shell string) error {
 	return err
 }
 
-// controlLine begins the last line that a server with a control API prints.
-const controlLine = "# control API: curl "
+// controlLine begins the last line that a server with a control API prints. Its page has the same address.
+const controlLine = "# the page, for a browser, and the control API, for curl: "
 
 // exportEach prints a line for each variable.
 func (s *server) exportEach(out io.Writer, format string, escape *strings.Replacer) error {
@@ -66,11 +66,15 @@ func letterOrDigit(r rune) bool {
 	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 }
 
+// looksReal reports whether a token looks like one of the real cloud.
+func looksReal(token string) bool {
+	return len(token) == len(fakecloud.DefaultToken) && token != fakecloud.DefaultToken &&
+		!strings.ContainsFunc(token, func(r rune) bool { return !letterOrDigit(r) })
+}
+
 // warnRealToken warns if the environment has what looks like a token of the real cloud, which the lines of export replace.
 func (s *server) warnRealToken(w io.Writer, lookup func(string) (string, bool)) {
-	token, _ := lookup("HCLOUD_TOKEN")
-	if len(token) != len(fakecloud.DefaultToken) || token == fakecloud.DefaultToken || token == s.Token ||
-		strings.ContainsFunc(token, func(r rune) bool { return !letterOrDigit(r) }) {
+	if token, _ := lookup("HCLOUD_TOKEN"); !looksReal(token) || token == s.Token {
 		return
 	}
 	fmt.Fprintln(w, "fakecloud: warning: HCLOUD_TOKEN looks like a token of the real cloud. The lines for the shell replace it, but "+

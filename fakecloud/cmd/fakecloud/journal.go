@@ -17,8 +17,8 @@ func newJournalCommand() *cobra.Command {
 	var f journal.Filter
 	var follow bool
 	var limit int
-	cmd := newClientCommand("journal", "Print the latest requests, one line each: time, method, path, status, error code, duration",
-		cobra.NoArgs, func(cmd *cobra.Command, cloud *remote.Client, _ []string) error {
+	cmd := newClientCommand("journal", "Print the latest requests: time, method, path, status, error code, duration",
+		arguments(0, 0), func(cmd *cobra.Command, cloud *remote.Client, _ []string) error {
 			return printJournal(cmd.Context(), cloud.Journal(), f, limit, follow, cmd.OutOrStdout())
 		})
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print later requests, too, until the program is interrupted")
@@ -47,7 +47,7 @@ func addFilter(flags *pflag.FlagSet, f *journal.Filter) {
 
 func printJournal(ctx context.Context, requests journal.Journal, f journal.Filter, limit int, follow bool, out io.Writer) error {
 	if limit < 0 {
-		return fmt.Errorf("--limit %d: must be at least 0", limit)
+		return wrongUsage(fmt.Errorf("--limit %d: must be at least 0", limit))
 	}
 	entries, err := requests.Entries(ctx, f)
 	if limit > 0 {
@@ -65,7 +65,7 @@ func printJournal(ctx context.Context, requests journal.Journal, f journal.Filte
 		}
 		entries, err = requests.Await(ctx, f, 1)
 	}
-	if ctx.Err() != nil {
+	if follow && ctx.Err() != nil {
 		err = nil // an interrupt is how it is ended
 	}
 	return err

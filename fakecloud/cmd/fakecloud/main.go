@@ -24,7 +24,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop) // the next signal has its usual effect
 	err := newCommand(os.LookupEnv, os.Environ()).ExecuteContext(ctx)
+	interrupted := ctx.Err() != nil
 	stop()
+	if err != nil && interrupted {
+		fmt.Fprintln(os.Stderr, "fakecloud: interrupted")
+		os.Exit(interruptedStatus)
+	}
 	if err != nil {
 		if !errors.Is(err, errSilent) {
 			fmt.Fprintln(os.Stderr, "fakecloud:", err)
@@ -32,6 +37,12 @@ func main() {
 		os.Exit(exitStatus(err))
 	}
 }
+
+// Exit statuses other than 1.
+const (
+	usageStatus       = 2
+	interruptedStatus = 130 // as of a program that SIGINT ends
+)
 
 // errSilent is an error without a message.
 var errSilent = errors.New("failed")

@@ -32,19 +32,21 @@ func newRecordCommand() *cobra.Command {
 		Short: "Record what clients and an API say to each other, without what is private",
 		Long: `Record what clients and an API say to each other, without what is private.
 
-It prints the endpoint for clients, passes their requests on to the target, and writes each exchange as a line of JSON to
-` + recording.FileName + ` in the directory. Names, addresses, ids, labels and DNS records are replaced by pseudonyms; tokens,
-passwords, keys and user data by a marker. Look at the file before you send it. It records until it gets SIGINT or SIGTERM.`,
-		Args: cobra.NoArgs,
+It prints the endpoint for clients, passes their requests on to the target, and writes each exchange
+as a line of JSON to ` + recording.FileName + ` in the directory. Names, addresses, ids, labels and DNS
+records are replaced by pseudonyms; tokens, passwords, keys and user data by a marker. Look at the
+file before you send it. It records until it gets SIGINT or SIGTERM.`,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			url, err := parseTarget(target)
 			if err != nil {
-				return err
+				return wrongUsage(named(cmd, err))
 			}
 			if dir == "" {
-				return errors.New("--out: is missing; name a directory for the recording")
+				return wrongUsage(named(cmd, errors.New("--out: is missing; name a directory for the recording")))
 			}
-			return recordAPI(cmd.Context(), url, listen, dir, cmd.OutOrStdout(), slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			return named(cmd, recordAPI(cmd.Context(), url, listen, dir, cmd.OutOrStdout(), log))
 		},
 	}
 	f := cmd.Flags()
@@ -74,7 +76,7 @@ func recordAPI(ctx context.Context, target *url.URL, listen, dir string, out io.
 	}
 	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return fmt.Errorf("--listen: %w; name another address (port 0 is any free port)", err)
 	}
 	defer func() { _ = socket.Close() }()
 	file, err := recording.Create(dir)
@@ -118,19 +120,13 @@ func newVerifyCommand() *cobra.Command {
 	var report string
 	cmd := &cobra.Command{
 		Use:   "verify DIR",
-		Short: "Replay a recording against a new simulated cloud; exit with 1 if an answer differs, with 2 if it cannot be read",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return statusError{fmt.Errorf("verify: %w: name the directory of the recording", err), 2}
-			}
-			return nil
-		},
+		Short: "Replay a recording against a new simulated cloud; exit with 1 if an answer differs",
+		Args:  arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return verify(cmd.Context(), args[0], report, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&report, "json", "", "`file` for the report as JSON")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return statusError{fmt.Errorf("verify: %w", err), 2} })
 	return cmd
 }
 
@@ -138,7 +134,7 @@ func verify(ctx context.Context, dir, reportFile string, out io.Writer) error {
 	path := filepath.Join(dir, recording.FileName)
 	file, err := os.Open(path)
 	if err != nil {
-		return statusError{fmt.Errorf("verify: %w: name the directory that fakecloud record has written", err), 2}
+		return statusError{fmt.Errorf("verify: %w; name the directory that fakecloud record has written", err), 2}
 	}
 	rec, err := recording.Read(file)
 	_ = file.Close()

@@ -143,7 +143,7 @@ func TestBadInputOfRecordAndVerify(t *testing.T) {
 		cmd.SetArgs(append([]string{"record", "--listen", "127.0.0.1:0"}, args...))
 		cmd.SetErr(io.Discard)
 		cmd.SetOut(io.Discard)
-		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "--") {
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "record: --") {
 			t.Errorf("record %v: %v", args, err)
 		}
 	}

@@ -37,30 +37,33 @@ func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
 func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) error {
 	var devices devices
 	defer devices.close(log)
+	if err := s.checkAddresses(); err != nil {
+		return wrongUsage(err)
+	}
 	cloud, secret, err := s.open(ctx, &devices, log)
 	if err != nil {
-		return err
+		return wrongUsage(err)
 	}
 	defer cloud.Close()
 	if s.seed != "" {
 		if err := s.plant(ctx, cloud, log); err != nil {
-			return err
+			return wrongUsage(err)
 		}
 	}
 	for _, scenario := range s.scenarios {
 		started, err := cloud.Scenarios().Start(ctx, scenario)
 		if err != nil {
-			return fmt.Errorf("--scenario %s: %w", scenario, err)
+			return wrongUsage(ofFlag("--scenario "+scenario, "scenario: ", err))
 		}
 		log.Info("started a scenario", "id", started.ID, "name", started.Name, "description", started.Description)
 	}
 	if err := cloud.SetSpeed(ctx, s.speed); err != nil {
-		return fmt.Errorf("--speed: %w", err)
+		return wrongUsage(ofFlag(fmt.Sprint("--speed ", s.speed), fmt.Sprintf("clock speed %v: ", s.speed), err))
 	}
 	var controlURL string
 	if s.control != off {
 		if controlURL, err = cloud.StartControl(ctx, s.control); err != nil {
-			return fmt.Errorf("--control: %w", err)
+			return ofFlag("--control "+s.control, "listen on "+s.control+": ", err)
 		}
 		warnExposed(log, s.control, "the control API has no authentication and is reachable from other machines", "--control")
 	}
@@ -78,7 +81,7 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 	}
 	endpoint, ca, err := s.startAPI(ctx, cloud)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return err
 	}
 	if secret == fakecloud.DefaultToken {
 		warnExposed(log, s.listen, "the API is reachable from other machines, and its token is the public default", "--token")
@@ -118,17 +121,17 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 		return nil, "", err
 	}
 	if s.keepActions <= 0 {
-		return nil, "", fmt.Errorf("--keep-actions %v: must be more than 0", s.keepActions)
+		return nil, "", fmt.Errorf("--keep-actions %v: must be more than 0", time.Duration(s.keepActions))
 	}
 	if s.projects != projectsFixed && s.projects != projectsAuto {
 		return nil, "", fmt.Errorf("--projects %q: must be %s or %s", s.projects, projectsFixed, projectsAuto)
 	}
 	if s.projectTTL <= 0 {
-		return nil, "", fmt.Errorf("--project-ttl %v: must be more than 0", s.projectTTL)
+		return nil, "", fmt.Errorf("--project-ttl %v: must be more than 0", time.Duration(s.projectTTL))
 	}
 	o := fakecloud.Options{
-		Actions: s.actions, KeepActions: s.keepActions, RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts,
-		Logger: log, AutoProjects: s.projects == projectsAuto, ProjectTTL: s.projectTTL,
+		Actions: s.actions, KeepActions: time.Duration(s.keepActions), RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts,
+		Logger: log, AutoProjects: s.projects == projectsAuto, ProjectTTL: time.Duration(s.projectTTL),
 	}
 	if err := s.networkOptions(&o, devices, log); err != nil {
 		return nil, "", err
@@ -173,7 +176,7 @@ func (s *settings) openSnapshot(o fakecloud.Options) (*fakecloud.Cloud, error) {
 	defer func() { _ = file.Close() }()
 	cloud, err := fakecloud.Load(file, o)
 	if err != nil {
-		return nil, fmt.Errorf("--snapshot %s: %w", s.snapshot, err)
+		return nil, ofFlag("--snapshot "+s.snapshot, "snapshot: ", err)
 	}
 	return cloud, nil
 }
@@ -227,7 +230,7 @@ func (s *settings) plant(ctx context.Context, cloud *fakecloud.Cloud, log *slog.
 	}
 	n, err := cloud.SeedFile(ctx, s.seed)
 	if err != nil {
-		return fmt.Errorf("--seed: %w", err)
+		return ofFlag("--seed", "seed: ", err)
 	}
 	log.Info("seeded", "file", s.seed, "resources", n)
 	// A snapshot may have had faults, limits, scenarios and changes of the catalogue.
@@ -241,21 +244,45 @@ func (s *settings) startAPI(ctx context.Context, cloud *fakecloud.Cloud) (endpoi
 	switch {
 	case s.tlsCert != "" && s.tlsKey != "":
 		if cert, err = tls.LoadX509KeyPair(s.tlsCert, s.tlsKey); err != nil {
-			return "", "", fmt.Errorf("--tls-cert and --tls-key: %w", err)
+			return "", "", wrongUsage(fmt.Errorf("--tls-cert and --tls-key: %w", err))
 		}
 	case s.tlsCert != "" || s.tlsKey != "":
-		return "", "", errors.New("--tls-cert and --tls-key: only one is set; set both or none")
+		return "", "", wrongUsage(errors.New("--tls-cert and --tls-key: only one is set; set both or none"))
 	case s.tls:
 		if cert, err = selfSigned(s.listen, s.tlsCAOut); err != nil {
 			return "", "", err
 		}
 		ca = s.tlsCAOut
-	default:
-		endpoint, err = cloud.Start(ctx, s.listen)
-		return endpoint, "", err
 	}
-	endpoint, err = cloud.StartTLS(ctx, s.listen, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+	if cert.Certificate == nil {
+		endpoint, err = cloud.Start(ctx, s.listen)
+	} else {
+		endpoint, err = cloud.StartTLS(ctx, s.listen, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+	}
+	if err != nil {
+		err = ofFlag("--listen "+s.listen, "listen on "+s.listen+": ", err)
+	}
 	return endpoint, ca, err
+}
+
+// checkAddresses returns an error if the API and the control API cannot listen at their addresses, on no machine.
+func (s *settings) checkAddresses() error {
+	api, err := net.ResolveTCPAddr("tcp", s.listen)
+	if err != nil {
+		return fmt.Errorf("--listen %q: must be host:port, such as 127.0.0.1:4242: %w", s.listen, err)
+	}
+	if s.control == off {
+		return nil
+	}
+	control, err := net.ResolveTCPAddr("tcp", s.control)
+	if err != nil {
+		return fmt.Errorf("--control %q: must be host:port, such as %s: %w", s.control, defaultControl, err)
+	}
+	every := func(ip net.IP) bool { return ip == nil || ip.IsUnspecified() }
+	if api.Port == control.Port && api.Port != 0 && (api.IP.Equal(control.IP) || every(api.IP) || every(control.IP)) {
+		return fmt.Errorf("--control %s: the API listens there (--listen %s); choose another port (0 is any free one)", s.control, s.listen)
+	}
+	return nil
 }
 
 // warnExposed warns of an address that is not a loopback address.

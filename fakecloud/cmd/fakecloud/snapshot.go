@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +15,7 @@ import (
 
 // newSnapshotCommand returns the commands that save a running cloud, and load a snapshot into one.
 func newSnapshotCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "snapshot", Short: "Save all that a running cloud has to a file, or load such a file into it"}
+	cmd := newGroup("snapshot", "Save all that a running cloud has to a file, or load such a file into it")
 	add := func(use, short, done string, do func(context.Context, *remote.Client, string) error) {
 		run := func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
 			if err := do(cmd.Context(), cloud, args[0]); err != nil {
@@ -22,7 +24,7 @@ func newSnapshotCommand() *cobra.Command {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), done, args[0])
 			return err
 		}
-		cmd.AddCommand(newClientCommand(use, short, cobra.ExactArgs(1), run))
+		cmd.AddCommand(newClientCommand(use, short, arguments(1, 1), run))
 	}
 	add("save FILE", "Save all that the cloud has, with its secrets, to a file that only its owner may read", "saved", saveSnapshot)
 	add("load FILE", "Replace all that the cloud has by a file of snapshot save", "loaded", loadSnapshot)
@@ -30,6 +32,9 @@ func newSnapshotCommand() *cobra.Command {
 }
 
 func saveSnapshot(ctx context.Context, cloud *remote.Client, path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("%s: is a directory; name a file in it", path)
+	}
 	return replaceFile(path, func(w io.Writer) error { return cloud.Save(ctx, w) })
 }
 
@@ -39,5 +44,12 @@ func loadSnapshot(ctx context.Context, cloud *remote.Client, path string) error 
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	return cloud.Restore(ctx, file)
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return fmt.Errorf("%s: is a directory; name a file of fakecloud snapshot save", path)
+	}
+	err = cloud.Restore(ctx, file)
+	if answer, ok := errors.AsType[*remote.Error](err); ok {
+		answer.Message = strings.Replace(answer.Message, "snapshot: ", path+": ", 1)
+	}
+	return err
 }

@@ -154,14 +154,19 @@ func (s *server) write(path string) error {
 // replaceFile writes a file as a whole, with mode 0600: after an error, the old one is unchanged.
 func replaceFile(path string, write func(io.Writer) error) error {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // with mode 0600
-	if err != nil {
-		return err
+	if err == nil {
+		if err = errors.Join(write(file), file.Close()); err == nil {
+			err = os.Rename(file.Name(), path)
+		}
+		if err != nil {
+			_ = os.Remove(file.Name())
+		}
 	}
-	if err = errors.Join(write(file), file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
+	// The name of the temporary file says nothing to a user.
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = fmt.Errorf("write %s: %w", path, e.Err)
+	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
+		err = fmt.Errorf("write %s: %w", path, e.Err)
 	}
 	return err
 }

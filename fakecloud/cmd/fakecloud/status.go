@@ -23,17 +23,21 @@ var errNotRunning = statusError{errSilent, 3}
 func newStatusCommand() *cobra.Command {
 	var flags clientFlags
 	cmd := &cobra.Command{
-		Use: "status", Short: "Say whether fakecloud runs, and what it has done; exit with 3 if it does not run", Args: cobra.NoArgs,
+		Use: "status", Short: "Say whether fakecloud runs, and what it has done; exit with 3 if it does not run", Args: arguments(0, 0),
 	}
 	markdown := cmd.Flags().Bool("markdown", false, "summarize requests and faults in Markdown, such as for a CI's summary")
 	flags.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cloud, err := flags.client()
+		url, err := flags.url()
 		if err != nil && !errors.Is(err, errNotStarted) {
 			return fmt.Errorf("status: %w", err)
 		}
+		cloud := remote.New(url)
 		if err == nil {
-			err = cloud.Ready(cmd.Context())
+			err = explain(url, cloud.Ready(cmd.Context()))
+		}
+		if cmd.Context().Err() != nil {
+			return err
 		}
 		if err != nil {
 			fmt.Fprintln(cmd.OutOrStdout(), "not running:", err)
@@ -42,17 +46,17 @@ func newStatusCommand() *cobra.Command {
 		if *markdown {
 			err = summarize(cmd.Context(), cloud, cmd.OutOrStdout())
 		} else {
-			err = describe(cmd.Context(), cloud, &flags, cmd.OutOrStdout())
+			err = describe(cmd.Context(), cloud, url, &flags, cmd.OutOrStdout())
 		}
 		if err != nil {
-			return fmt.Errorf("status: %w", err)
+			return fmt.Errorf("status: %w", explain(url, err))
 		}
 		return nil
 	}
 	return cmd
 }
 
-func describe(ctx context.Context, cloud *remote.Client, flags *clientFlags, out io.Writer) error {
+func describe(ctx context.Context, cloud *remote.Client, control string, flags *clientFlags, out io.Writer) error {
 	requests, err := cloud.Journal().Last(ctx)
 	if err != nil {
 		return err
@@ -67,16 +71,12 @@ func describe(ctx context.Context, cloud *remote.Client, flags *clientFlags, out
 			actions[d.Action] = true
 		}
 	}
-	control, err := flags.url()
-	if err != nil {
-		return err
-	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "running\n")
 	if s, err := flags.server(); err == nil && s != nil && s.Control == control {
 		fmt.Fprintf(w, "process\t%d\nendpoint\t%s\nlog\t%s\n", s.PID, s.Endpoint, s.Log)
 	}
-	fmt.Fprintf(w, "control API\t%s\nrequests\t%d\nrunning actions\t%d, without those that hang\n", control, requests, len(actions))
+	fmt.Fprintf(w, "page\t%s\ncontrol API\t%s\nrequests\t%d\nrunning actions\t%d, without those that hang\n", control, control, requests, len(actions))
 	return w.Flush()
 }
 

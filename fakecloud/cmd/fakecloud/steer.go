@@ -18,13 +18,13 @@ import (
 
 // newStepCommand returns the command that moves the clock.
 func newStepCommand() *cobra.Command {
-	return newClientCommand("step DURATION", "Move the cloud's clock forward, such as by 1h, and do what became due", cobra.ExactArgs(1),
+	return newClientCommand("step DURATION", "Move the cloud's clock forward, such as by 1h or 1d, and do what became due", arguments(1, 1),
 		func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
-			d, err := time.ParseDuration(args[0])
-			if err != nil {
-				return fmt.Errorf("%q: must be a duration such as 30s or 1h", args[0])
+			var d fault.Duration
+			if err := d.UnmarshalText([]byte(args[0])); err != nil {
+				return wrongUsage(err)
 			}
-			if err := cloud.Step(cmd.Context(), d); err != nil {
+			if err := cloud.Step(cmd.Context(), time.Duration(d)); err != nil {
 				return err
 			}
 			return printClock(cmd, cloud)
@@ -34,11 +34,11 @@ func newStepCommand() *cobra.Command {
 // newSpeedCommand returns the command that changes how fast the clock runs.
 func newSpeedCommand() *cobra.Command {
 	short := "Set how fast the cloud's clock runs: 60 makes a minute pass in a second, 0 stops it"
-	return newClientCommand("speed X", short, cobra.ExactArgs(1),
+	return newClientCommand("speed X", short, arguments(1, 1),
 		func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
 			x, err := strconv.ParseFloat(args[0], 64)
 			if err != nil {
-				return fmt.Errorf("%q: must be a number such as 60", args[0])
+				return wrongUsage(fmt.Errorf("%q: must be a number such as 60", args[0]))
 			}
 			if err := cloud.SetSpeed(cmd.Context(), x); err != nil {
 				return err
@@ -63,7 +63,7 @@ func printClock(cmd *cobra.Command, cloud *remote.Client) error {
 // newResetCommand returns the command that empties the cloud.
 func newResetCommand() *cobra.Command {
 	var keep []string
-	cmd := newClientCommand("reset", "Remove resources, actions, faults, scenarios and the journal, and fill the rate limits", cobra.NoArgs,
+	cmd := newClientCommand("reset", "Remove resources, actions, faults, scenarios and the journal, and fill the rate limits", arguments(0, 0),
 		func(cmd *cobra.Command, cloud *remote.Client, _ []string) error {
 			return cloud.Reset(cmd.Context(), keep...)
 		})
@@ -74,13 +74,13 @@ func newResetCommand() *cobra.Command {
 
 // newFaultCommand returns the commands for fault rules.
 func newFaultCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "fault", Short: "Make the cloud misbehave"}
+	cmd := newGroup("fault", "Make the cloud misbehave")
 	var rule fault.Rule
-	add := newClientCommand("add [JSON]", "Add a fault rule, in JSON as for the control API, by flags, or both", cobra.MaximumNArgs(1),
+	add := newClientCommand("add [JSON]", "Add a fault rule, in JSON as for the control API, by flags, or both", arguments(0, 1),
 		func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
 			if len(args) > 0 {
 				if err := readRule(args[0], &rule, cmd.Flags()); err != nil {
-					return err
+					return wrongUsage(err)
 				}
 			}
 			rule, err := cloud.Faults().Add(cmd.Context(), rule)
@@ -91,7 +91,7 @@ func newFaultCommand() *cobra.Command {
 			return err
 		})
 	addRule(add.Flags(), &rule)
-	list := newClientCommand("list", "List the fault rules, and what each has done", cobra.NoArgs,
+	list := newClientCommand("list", "List the fault rules, and what each has done", arguments(0, 0),
 		func(cmd *cobra.Command, cloud *remote.Client, _ []string) error {
 			rules, err := cloud.Faults().List(cmd.Context())
 			for _, r := range rules {
@@ -100,7 +100,7 @@ func newFaultCommand() *cobra.Command {
 			}
 			return err
 		})
-	remove := newClientCommand("remove NAME", "Remove a fault rule", cobra.ExactArgs(1),
+	remove := newClientCommand("remove NAME", "Remove a fault rule", arguments(1, 1),
 		func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
 			ok, err := cloud.Faults().Remove(cmd.Context(), args[0])
 			if err == nil && !ok {
@@ -123,12 +123,13 @@ func addRule(f *pflag.FlagSet, r *fault.Rule) {
 	f.IntVar(&r.Every, "every", 0, "take each `n`-th request")
 	f.Float64Var(&r.Probability, "probability", 0, "take a request by chance, `0 to 1`")
 	f.StringVar((*string)(&r.Effect.Kind), "effect", "",
-		"`kind` of the effect: api_error, http_status, latency, drop, reset, cut_body, fail_action, slow_action, hang_action, empty,\n"+
+		"`kind` of the effect: api_error, http_status, latency, drop, reset, cut_body, fail_action, slow_action, hang_action, empty, "+
 			"hide or exhaust_rate_limit")
 	f.BoolVar(&r.Effect.After, "after", false, "carry the request out first")
 	f.StringVar(&r.Effect.Code, "code", "", "error `code` such as conflict, of api_error and fail_action")
 	f.IntVar(&r.Effect.Status, "status", 0, "HTTP `status` of api_error and http_status")
-	f.DurationVar((*time.Duration)(&r.Effect.Latency), "latency", 0, "`duration` by which the answer is late")
+	f.TextVar(&r.Effect.Latency, "latency", fault.Duration(0), "`duration` by which the answer is late")
+	f.Lookup("latency").DefValue = ""
 }
 
 // readRule reads JSON into a rule to which flags are bound. Flags that were given win.
@@ -152,8 +153,8 @@ func readRule(text string, rule *fault.Rule, flags *pflag.FlagSet) error {
 
 // newScenarioCommand returns the commands for scenarios.
 func newScenarioCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "scenario", Short: "Rehearse an incident of the real cloud"}
-	start := newClientCommand("start NAME[=VALUES]", "Start a scenario, such as sold-out=cx23@fsn1, or a YAML file", cobra.ExactArgs(1),
+	cmd := newGroup("scenario", "Rehearse an incident of the real cloud")
+	start := newClientCommand("start NAME[=VALUES]", "Start a scenario, such as sold-out=cx23@fsn1, or a YAML file", arguments(1, 1),
 		func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
 			s, err := cloud.Scenarios().Start(cmd.Context(), args[0])
 			if err == nil {
@@ -161,12 +162,12 @@ func newScenarioCommand() *cobra.Command {
 			}
 			return err
 		})
-	list := newClientCommand("list", "List the scenarios that run, with their ids, and the built-in ones", cobra.NoArgs, listScenarios)
-	end := newClientCommand("end ID", "End a scenario: all is as before", cobra.ExactArgs(1),
+	list := newClientCommand("list", "List the scenarios that run, with their ids, and the built-in ones", arguments(0, 0), listScenarios)
+	end := newClientCommand("end ID", "End a scenario: all is as before", arguments(1, 1),
 		func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil {
-				return fmt.Errorf("%q: must be an id of fakecloud scenario list", args[0])
+				return wrongUsage(fmt.Errorf("%q: must be an id of fakecloud scenario list", args[0]))
 			}
 			return cloud.Scenarios().End(cmd.Context(), id)
 		})

@@ -3,6 +3,8 @@ package cloud
 import (
 	"fmt"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // Profile says how long an action takes.
@@ -43,9 +45,9 @@ func ParseProfile(s string) (Profile, error) {
 	case "realistic":
 		return ProfileRealistic, nil
 	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
+	var d fault.Duration
+	if err := d.UnmarshalText([]byte(s)); err != nil || d < 0 {
 		return nil, fmt.Errorf("action profile %q: must be instant, realistic or a duration such as 250ms", s)
 	}
-	return ProfileFixed(d), nil
+	return ProfileFixed(time.Duration(d)), nil
 }

@@ -79,12 +79,12 @@ func (m Moment) since(start time.Time) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	d, err := time.ParseDuration(string(m))
-	if err != nil || d < 0 || d > maxScenario {
+	var d fault.Duration
+	if err := d.UnmarshalText([]byte(m)); err != nil || d < 0 || time.Duration(d) > maxScenario {
 		return time.Time{}, fmt.Errorf("%.64q: must be a day such as 2027-01-01, a time such as 2027-01-01T09:30:00Z, or a duration "+
 			"after the start of 0 to %v such as 720h", string(m), maxScenario)
 	}
-	return start.Add(d).Truncate(time.Second), nil
+	return start.Add(time.Duration(d)).Truncate(time.Second), nil
 }
 
 // FaultRules are the fault rules of the API, to which scenarios add theirs. A [faults.Set] implements it.

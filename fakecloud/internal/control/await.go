@@ -47,11 +47,11 @@ func waitFor(q url.Values) (time.Duration, error) {
 	if text == "" {
 		return DefaultWait, nil
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 || d > MaxWait {
+	var d fault.Duration
+	if err := d.UnmarshalText([]byte(text)); err != nil || d < 0 || time.Duration(d) > MaxWait {
 		return 0, fmt.Errorf("parameter timeout=%.64q: must be a duration of 0s to %v", text, MaxWait)
 	}
-	return d, nil
+	return time.Duration(d), nil
 }
 
 // countParam returns the parameter n, the awaited number. Default: 1.

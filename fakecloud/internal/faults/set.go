@@ -117,6 +117,9 @@ func (s *Set) Check(r fault.Rule) error { return check(&r, s.operations) }
 // Add implements fault.Rules.
 func (s *Set) Add(_ context.Context, r fault.Rule) (fault.Rule, error) {
 	if err := check(&r, s.operations); err != nil {
+		if r.Name == "" {
+			return fault.Rule{}, fmt.Errorf("add fault rule: %w", err)
+		}
 		return fault.Rule{}, fmt.Errorf("add fault rule %.128q: %w", r.Name, err)
 	}
 	s.mu.Lock()

@@ -207,7 +207,7 @@ func checkEffect(e *fault.Effect) error {
 	allowed, ok := parameters[e.Kind]
 	if !ok {
 		kinds := slices.Sorted(maps.Keys(parameters))
-		return fmt.Errorf("effect.kind %.64q: must be one of %v", e.Kind, kinds)
+		return fmt.Errorf("effect.kind %.64q: must be one of %s", e.Kind, strings.Trim(strings.ReplaceAll(fmt.Sprint(kinds), " ", ", "), "[]"))
 	}
 	var errs []error
 	for _, f := range []struct {
