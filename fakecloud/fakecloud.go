@@ -248,7 +248,7 @@ func (c *Cloud) Fork() *Cloud {
 
 // setUpControl gives the controller what it asks the cloud for.
 func (c *Cloud) setUpControl() {
-	c.controller.Ready, c.controller.Endpoint = c.ready.Load, c.Endpoint
+	c.controller.Ready, c.controller.Endpoint, c.controller.PublicToken = c.ready.Load, c.Endpoint, DefaultToken
 	c.controller.NewFork = func() *control.Fork {
 		f := c.Fork()
 		f.ready.Store(true)

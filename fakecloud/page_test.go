@@ -2,10 +2,12 @@ package fakecloud_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // ask sends a request to the control API.
@@ -84,6 +87,118 @@ func TestTheControlAPIHasAPageForBrowsers(t *testing.T) {
 	}
 	if resp, body := ask(t, "GET", control+"/debug/pprof/heap", nil); resp.StatusCode != 200 || !strings.HasPrefix(body, "\x1f\x8b") {
 		t.Errorf("heap profile: %d, %d bytes, want a compressed profile", resp.StatusCode, len(body))
+	}
+}
+
+// TestThePageNamesWhatClientsNeed has browsers that reach the cloud at several names, and clouds whose token is public or secret.
+func TestThePageNamesWhatClientsNeed(t *testing.T) {
+	t.Parallel()
+	secret := strings.Repeat("s", 64)
+	for _, tc := range []struct {
+		name, host, endpoint string // a host of the request and the endpoint's, both without port
+		tokens               []string
+	}{
+		{"an address of this machine", "127.0.0.1", "127.0.0.1", nil},
+		{"a name of this machine", "localhost", "localhost", nil},
+		{"a name that is allowed", "cloud.example", "cloud.example", nil},
+		{"a secret token", "127.0.0.1", "127.0.0.1", []string{secret}},
+		{"both tokens", "127.0.0.1", "127.0.0.1", []string{secret, fakecloud.DefaultToken}},
+	} {
+		cloud := fakecloud.New(fakecloud.Options{AllowedHosts: []string{"cloud.example"}, Tokens: tc.tokens})
+		defer cloud.Close()
+		_, err := cloud.Start(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		control, err := cloud.StartControl(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, control+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = tc.host + ":4243"
+		r.Header.Set("Accept", "text/html")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		public := tc.tokens == nil || slices.Contains(tc.tokens, fakecloud.DefaultToken)
+		want := strings.Replace(cloud.Endpoint(), "127.0.0.1", tc.endpoint, 1)
+		if text := string(body); !strings.Contains(text, `content="`+want+`"`) || strings.Contains(text, secret) ||
+			strings.Contains(text, fakecloud.DefaultToken) != public {
+			t.Errorf("%s: want the endpoint %s, the public token %t, and no secret one, in\n%s", tc.name, want, public, text)
+		}
+	}
+}
+
+// TestThePageUsesTheAPIOfAProject sends what the page sends, without a token, and what other pages could make a browser send.
+func TestThePageUsesTheAPIOfAProject(t *testing.T) {
+	t.Parallel()
+	cloud := fakecloud.New(fakecloud.Options{Tokens: []string{strings.Repeat("s", 64)}})
+	defer cloud.Close()
+	control, err := cloud.StartControl(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _, err := cloud.AddProject(t.Context(), "other", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asJSON := http.Header{"Content-Type": {"application/json"}}
+	const create = `{"name": "web-1", "server_type": "cx23", "image": "debian-13"}`
+	for _, tc := range []struct {
+		what, method, path, body string
+		header                   http.Header
+		host                     string
+		status                   int
+		text                     string
+	}{
+		{"another origin", "POST", "/projects/1/v1/servers", create,
+			http.Header{"Content-Type": {"application/json"}, "Origin": {"https://evil.example"}}, "", 403, "another origin"},
+		{"another site", "DELETE", "/projects/1/v1/servers/1000001", "",
+			http.Header{"Sec-Fetch-Site": {"cross-site"}}, "", 403, "another origin"},
+		{"a form", "POST", "/projects/1/v1/servers", create, http.Header{"Content-Type": {"text/plain"}}, "", 415, "application/json"},
+		{"a rebound name", "GET", "/projects/1/v1/servers", "", nil, "evil.example", 403, "DNS rebinding"},
+		{"nothing of these has an effect", "GET", "/projects/1/v1/servers", "", nil, "", 200, `"servers":[]`},
+		{"the page", "POST", "/projects/1/v1/servers", create, asJSON, "", 201, `"web-1"`},
+		{"another project", "GET", fmt.Sprintf("/projects/%d/v1/servers", other), "", nil, "", 200, `"servers":[]`},
+		{"no project", "GET", "/projects/99/v1/servers", "", nil, "", 404, "project 99 does not exist"},
+		{"no id", "GET", "/projects/x/v1/servers", "", nil, "", 400, "must be an id"},
+		{"no route", "GET", "/projects/1/v1/server", "", nil, "", 404, "not_found"},
+		{"a wrong method", "PATCH", "/projects/1/v1/servers", "", nil, "", 405, "method_not_allowed"},
+		{"the API's own rules", "POST", "/projects/1/v1/servers", create, asJSON, "", 409, "uniqueness_error"},
+		{"a copy", "POST", "/fork", "{}", asJSON, "", 201, `"endpoint"`},
+		{"the page of the copy", "DELETE", "/forks/1/projects/1/v1/servers/1000001", "", nil, "", 200, "delete_server"},
+		{"the cloud does not change with it", "GET", "/projects/1/v1/servers/1000001", "", nil, "", 200, `"web-1"`},
+		{"the API of the copy for clients", "GET", "/forks/1/v1/servers", "", nil, "", 401, "unauthorized"},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), tc.method, control+tc.path, strings.NewReader(tc.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header, r.Host = tc.header, tc.host
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		text := strings.ReplaceAll(strings.ReplaceAll(string(body), " ", ""), "\n", "")
+		if err != nil || resp.StatusCode != tc.status || !strings.Contains(text, strings.ReplaceAll(tc.text, " ", "")) {
+			t.Errorf("%s: %s %s: %d %s %v; want %d and %s", tc.what, tc.method, tc.path, resp.StatusCode, body, err, tc.status, tc.text)
+		}
+	}
+	// What the page did is in the journal, as of a client of the project.
+	n, err := cloud.Journal().Count(t.Context(), journal.Filter{Operation: "create_server", Project: 1})
+	if err != nil || n != 2 {
+		t.Errorf("the journal has %d requests of the page, %v; want 2", n, err)
 	}
 }
 

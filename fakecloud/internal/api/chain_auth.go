@@ -1,14 +1,29 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
+// projectKey is the key of the project in the context of a request without a token.
+type projectKey struct{}
+
+// As serves the API to clients of a project that need no token, since another handler has admitted them.
+func (a *API) As(p cloud.Project) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), projectKey{}, p)))
+	})
+}
+
 // identify looks up the request's token and its project, which may be new. The token's API date, if it has one, is the request's.
 func (r *Request) identify() {
+	if p, ok := r.HTTP.Context().Value(projectKey{}).(cloud.Project); ok {
+		r.token, r.Project, r.known = cloud.Token{Project: p.ID()}, p, true
+		return
+	}
 	r.token, r.Project, r.refusal = r.api.cloud.Enter(r.bearer())
 	r.known = r.refusal == nil
 	if !r.token.APIDate.IsZero() {

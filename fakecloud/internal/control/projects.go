@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
@@ -170,4 +172,19 @@ func setTokenDate(c *Controller, r *http.Request) (any, error) {
 
 func deleteToken(c *Controller, r *http.Request) (any, error) {
 	return done, c.RevokeToken(pathParam(r, "token"))
+}
+
+// serveProject serves the API below the path of a project, without a token: who reaches the control API may do all that it can. The page
+// uses it. Handler keeps web pages of other origins away.
+func (c *Controller) serveProject(w http.ResponseWriter, r *http.Request) {
+	id, err := idParam(r, "project")
+	p, ok := c.Cloud.Project(id)
+	if err == nil && !ok {
+		err = noProject(id)
+	}
+	if err != nil {
+		writeJSON(w, statusOf(err), errorBody{err.Error()})
+		return
+	}
+	http.StripPrefix("/projects/"+chi.URLParam(r, "project"), c.API.As(p)).ServeHTTP(w, r)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -158,6 +159,7 @@ func (c *Controller) Handler() http.Handler {
 		}
 	}
 	mux.Method(http.MethodGet, "/ui/*", page.Files())
+	mux.HandleFunc("/projects/{project}"+api.Prefix+"/*", c.serveProject)
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusNotFound, errorBody{r.URL.Path + " does not exist; GET / lists all paths"})
 	})
@@ -179,11 +181,30 @@ func showIndex(c *Controller, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.Observe()
-	endpoint := ""
-	if c.Endpoint != nil {
-		endpoint = c.Endpoint()
+	shown := page.Shown{Endpoint: c.endpointFor(r)}
+	if _, ok := c.Cloud.Token(c.PublicToken); ok {
+		shown.Token = c.PublicToken
 	}
-	page.Index(w, endpoint)
+	page.Index(w, shown)
+}
+
+// endpointFor returns the endpoint under the name by which the browser reaches this machine. A loopback address is for this machine only.
+func (c *Controller) endpointFor(r *http.Request) string {
+	if c.Endpoint == nil {
+		return ""
+	}
+	at, host := c.Endpoint(), api.HostName(r)
+	u, err := url.Parse(at)
+	if ip, _ := netip.ParseAddr(host); err != nil || u.Host == "" || host == "" || ip.IsLoopback() || !isLoopback(u.Hostname()) {
+		return at
+	}
+	u.Host = net.JoinHostPort(host, u.Port())
+	return u.String()
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
 }
 
 // guard refuses the requests that a browser sends for a foreign web page. Such a request has no JSON content type, or its

@@ -1,4 +1,5 @@
-// Package page is the web page of the control API. It shows a cloud live and changes it over that API, so it has no rights of its own.
+// Package page is the web page of the control API. It shows a cloud live and changes it over that API
+// and over that of a project, which the control API serves without a token: the page has no rights of its own and does not know a secret.
 // It has no build step and sends no requests to other hosts: what the browser runs is what is in the folder ui.
 package page
 
@@ -25,10 +26,13 @@ func Wanted(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// Index answers with the page. endpoint is that of the API for clients, or "" if it does not listen.
-func Index(w http.ResponseWriter, endpoint string) {
+// Shown is what the page tells clients of the API: the endpoint, "" if the API does not listen, and the token, "" for a secret one.
+type Shown struct{ Endpoint, Token string }
+
+// Index answers with the page.
+func Index(w http.ResponseWriter, shown Shown) {
 	var out bytes.Buffer
-	if err := index.Execute(&out, map[string]string{"Endpoint": endpoint}); err != nil {
+	if err := index.Execute(&out, shown); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError) // a bug in the template
 		return
 	}
