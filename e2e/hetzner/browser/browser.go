@@ -177,10 +177,10 @@ func (p *Page) Misses(text string) {
 	p.Await("miss "+text, fmt.Sprintf("document.body && !document.body.innerText.includes(%s)", quote(text)))
 }
 
-// Click clicks the first link or button with a name.
+// Click clicks the first link or button with a name or a text.
 func (p *Page) Click(name string) {
 	p.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll('a, button, summary')].find(e => e.innerText.trim() === %[1]s && e.offsetParent) ??
+	find := fmt.Sprintf(`[...document.querySelectorAll('a, button, summary')].find(e => [e.ariaLabel, e.innerText.trim()].includes(%[1]s) && e.offsetParent) ??
 		[...document.querySelectorAll('a, button, summary')].find(e => e.innerText.trim().startsWith(%[1]s) && e.offsetParent)`, quote(name))
 	p.Await("find "+name, find)
 	Eval[chromedp.Void](p, "("+find+").click()")

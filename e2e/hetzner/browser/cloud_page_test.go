@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -148,10 +146,17 @@ func TestAnEmptyCloudSaysHowToBegin(t *testing.T) {
 	s := open(t, fakecloud.Options{})
 	s.Sees("The cloud is empty")
 	s.Sees("export HCLOUD_ENDPOINT=" + s.cloud.Endpoint())
+	s.Sees("export HCLOUD_TOKEN=" + fakecloud.DefaultToken)
+	var top float64
 	for _, view := range []string{"Resources", "Requests", "Actions", "Incidents", "Clock and state", "Map"} {
 		s.Click(view)
 		s.Sees(view)
 		s.CheckLightAndDark("empty, " + view)
+		if is := Eval[float64](s.Page, "document.getElementById('main').getBoundingClientRect().top"); top != 0 && is != top {
+			t.Errorf("%s begins at %v, the page before it at %v: what a person looks at jumps", view, is, top)
+		} else {
+			top = is
+		}
 	}
 	s.Picture("empty-light")
 	s.Appear(1280, 900, true)
@@ -162,12 +167,17 @@ func TestAnEmptyCloudSaysHowToBegin(t *testing.T) {
 func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
 	s := open(t, fakecloud.Options{})
 	s.cluster()
+	s.Sees("not checked yet")
+	s.Await("show that without alarm", "document.querySelectorAll('.balancer .state.unknown').length === 2")
 	if err := s.cloud.Step(t.Context(), time.Minute); err != nil { // the load balancers' first health checks
 		t.Fatal(err)
 	}
 	s.Sees("15 servers, 2 load balancers, 1 network")
 	s.Await("draw all servers", "document.querySelectorAll('.server').length === 15")
 	s.Await("draw a line to each target", "document.querySelectorAll('svg.lines path').length === 15")
+	if behind := Eval[int](s.Page, linesBehindCards); behind != 0 {
+		t.Errorf("%d lines run behind cards, and come out as stubs", behind)
+	}
 	for _, text := range []string{"12 of 12", "3 of 3", "tcp 443 → 30443", "egress", "⇠ 10.244.14.0/24", "20 GB", "Subnet 10.0.0.0/16"} {
 		s.Sees(text)
 	}
@@ -201,6 +211,9 @@ func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Sees(`"status": "off"`)
+	s.Await("not call it healthy on its card", "document.querySelector('.chip.degraded')?.innerText === 'ingress: off, not noticed yet'")
+	s.must(s.cloud.Step(t.Context(), time.Minute)) // the load balancer notices it
+	s.Await("say why it is red", "document.querySelector('.chip.unhealthy')?.innerText.includes('layer4')")
 	if _, _, err := s.client.Server.DeleteWithResult(t.Context(), worker); err != nil {
 		t.Fatal(err)
 	}
@@ -210,12 +223,30 @@ func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
 	s.CheckConsole(s.host())
 }
 
+// linesBehindCards counts the lines of the map that have a point in a card.
+const linesBehindCards = `[...document.querySelectorAll('svg.lines path')].filter(path => {
+	const {left, top} = path.ownerSVGElement.getBoundingClientRect();
+	return Array.from({length: Math.floor(path.getTotalLength())}, (_, i) => path.getPointAtLength(i)).some(p =>
+		[...document.querySelectorAll('[data-server]')].map(e => e.getBoundingClientRect()).some(r =>
+			p.x + left > r.left + 1 && p.x + left < r.right - 1 && p.y + top > r.top + 1 && p.y + top < r.bottom - 1));
+}).length`
+
+// checkPhone fails if the statuses of a table are off the screen of a phone.
+func (s *shown) checkPhone(where string) {
+	s.Helper()
+	s.Appear(390, 844, false)
+	s.Await(where+": show the status on a phone", "document.documentElement.scrollWidth <= innerWidth && "+
+		"[...document.querySelectorAll('tbody .state')].every(e => e.getBoundingClientRect().right <= innerWidth)")
+	s.Appear(1280, 900, false)
+}
+
 func TestTablesAreSearchedAndSorted(t *testing.T) {
 	s := open(t, fakecloud.Options{})
 	s.cluster()
 	s.Click("Resources")
 	s.Click("servers")
 	s.CheckLightAndDark("table")
+	s.checkPhone("table")
 	s.Picture("table-light")
 	s.Fill("Search", "role=control-plane")
 	s.Await("find three", "document.querySelectorAll('tbody tr').length === 3")
@@ -262,6 +293,7 @@ func TestRequestsAreShownLive(t *testing.T) {
 	}
 	s.Sees("invalid_input")
 	s.CheckLightAndDark("requests")
+	s.checkPhone("requests")
 	s.Picture("requests-light")
 	Eval[chromedp.Void](s.Page, "document.querySelectorAll('.tools input[type=checkbox]')[1].click()")
 	s.Await("show the error only", "document.querySelectorAll('tbody tr').length === 1")
@@ -279,55 +311,6 @@ func TestRequestsAreShownLive(t *testing.T) {
 	s.CheckConsole(s.host())
 }
 
-func TestIncidentsAreStartedAndEnded(t *testing.T) {
-	ctx := t.Context()
-	s := open(t, fakecloud.Options{})
-	s.Click("Incidents")
-	s.Fill("location of sold-out", "hel1")
-	s.Click("Start sold-out")
-	s.Sees("location=hel1")
-	s.CheckLightAndDark("incidents")
-	running, err := s.cloud.Scenarios().List(ctx)
-	if err != nil || len(running) != 1 || running[0].Parameters["location"] != "hel1" {
-		t.Fatalf("running: %+v, %v", running, err)
-	}
-	s.Picture("incidents-light")
-	s.Click(fmt.Sprintf("End sold-out %d", running[0].ID))
-	s.Sees("sold-out has ended")
-	if running, _ = s.cloud.Scenarios().List(ctx); len(running) != 0 {
-		t.Errorf("still running: %+v", running)
-	}
-
-	s.Fill("Operation", "list_servers")
-	s.Fill("Effect", "api_error")
-	s.Await("list the codes", "document.querySelectorAll('.tools select')[1]?.options.length > 5")
-	s.Fill("Code", "maintenance")
-	s.Fill("First", "2")
-	s.Click("Add a fault rule")
-	s.Sees("api error maintenance")
-	if _, err := s.client.Server.All(ctx); !hcloud.IsError(err, hcloud.ErrorCode("maintenance")) {
-		t.Errorf("the rule is not in force: %v", err)
-	}
-	rules, err := s.cloud.Faults().List(ctx)
-	if err != nil || len(rules) != 1 || rules[0].First != 2 || rules[0].Effect.Kind != fault.KindAPIError {
-		t.Fatalf("%+v, %v", rules, err)
-	}
-	s.Click("Remove " + rules[0].Name)
-	s.Sees("is removed")
-	if rules, _ = s.cloud.Faults().List(ctx); len(rules) != 0 {
-		t.Errorf("still in force: %+v", rules)
-	}
-	s.Fill("Operation", "no_such_operation")
-	s.Click("Add a fault rule")
-	s.Sees("no_such_operation") // and why that is wrong
-	s.Await("tell it as an error", "document.querySelector('#message.bad')")
-	// The browser reports the refused request, too.
-	s.mu.Lock()
-	s.problems = slices.DeleteFunc(s.problems, func(text string) bool { return strings.Contains(text, "400 (Bad Request)") })
-	s.mu.Unlock()
-	s.CheckConsole(s.host())
-}
-
 func TestTheClockIsStopped(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, fakecloud.Options{Actions: "10m"})
@@ -342,6 +325,7 @@ func TestTheClockIsStopped(t *testing.T) {
 	s.Click("Actions")
 	s.Sees("create_server")
 	s.CheckLightAndDark("actions")
+	s.checkPhone("actions")
 	s.Picture("actions-light")
 	s.Click("Clock and state")
 	s.Fill("Let pass", "30m")
@@ -377,7 +361,7 @@ func TestTheClockIsStopped(t *testing.T) {
 	}
 	s.Click("Make a copy")
 	s.Sees("copy 1")
-	s.Click("copy 1")
+	s.Go(Eval[string](s.Page, "[...document.querySelectorAll('a')].find(a => a.innerText === 'copy 1').href"))
 	s.Sees("live")
 	s.Sees("1 server,")
 	s.Go(s.control + "/#/clock")
@@ -393,7 +377,14 @@ func TestTheClockIsStopped(t *testing.T) {
 	s.Click("Map")
 	s.Sees("The cloud is empty")
 	s.Click("Clock and state")
+	Eval[chromedp.Void](s.Page, "window.confirm = question => { window.asked = question; return false; }; undefined")
 	Do(s.Page, "choose the file", chromedp.SetUploadFiles(chromedp.CSS("input[type=file]"), []string{saved}))
+	s.Await("ask before the cloud is replaced", "window.asked?.includes('cloud.snapshot')")
+	if servers, err := s.client.Server.All(ctx); err != nil || len(servers) != 0 {
+		t.Errorf("%d servers, %v: the snapshot is loaded although the answer was no", len(servers), err)
+	}
+	Eval[chromedp.Void](s.Page, "window.confirm = () => true; undefined")
+	Do(s.Page, "choose the file again", chromedp.SetUploadFiles(chromedp.CSS("input[type=file]"), []string{saved}))
 	s.Sees("cloud.snapshot is loaded")
 	s.Click("Map")
 	s.Sees("1 server,")

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -47,10 +48,15 @@ func TestTheMapShowsWhatEachTargetGets(t *testing.T) {
 		Name: "web", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}, Targets: targets,
 		Services: []hcloud.LoadBalancerCreateOptsService{{
 			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(8080), DestinationPort: new(80),
+			HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
+				Protocol: hcloud.LoadBalancerServiceProtocolTCP, Port: new(80), Interval: new(15 * time.Second), Timeout: new(10 * time.Second),
+				Retries: new(1),
+			},
 		}},
 	})
 	s.must(err)
 	s.Sees("2 of 3 healthy")
+	s.Sees("web: layer4 no connection on 8080")
 
 	address := net.JoinHostPort(result.LoadBalancer.PublicNet.IPv4.IP.String(), "8080")
 	for range 4 { // in turns: two for each of the two that are healthy
@@ -60,9 +66,10 @@ func TestTheMapShowsWhatEachTargetGets(t *testing.T) {
 	}
 	s.Sees("web: 2 open, ")
 	s.Sees("203.0.113.9: 2 open, ")
+	s.Sees(" connections/s, ") // of all load balancers: the header has the API's requests
 	chips := Eval[[]string](s.Page, "[...document.querySelectorAll('.chip')].map(c => c.innerText.replace(/ open,.*/, ' open'))")
-	if fmt.Sprint(chips) != "[web: 2 open web]" {
-		t.Errorf("the chips are %q, want two connections on busy and none on idle", chips)
+	if fmt.Sprint(chips) != "[web: 2 open web: layer4 no connection on 8080]" {
+		t.Errorf("the chips are %q, want two connections on busy, and why idle is not healthy", chips)
 	}
 	s.Await("draw one thick line", "document.querySelectorAll('svg.lines path').length === 2 && "+
 		"document.querySelectorAll('svg.lines path.busy').length === 1")

@@ -1,12 +1,12 @@
 // The page: its header, and which view the address shows.
 
-import {h, show, ask} from './dom.js';
+import {ask, options, regularly} from './dom.js';
 import {cloud, follow, now, onChange, changed} from './store.js';
 import {resources, detail} from './resources.js';
 import {drawMap} from './map.js';
 import {requests, request} from './requests.js';
 import {actions, clock} from './clock.js';
-import {incidents} from './incidents.js';
+import {incidents, readRunning} from './incidents.js';
 
 const views = {map: drawMap, resources, requests, actions, incidents, clock};
 const main = document.getElementById('main'), panel = document.getElementById('detail');
@@ -39,10 +39,7 @@ function open(name, rest) {
   endView();
   view = place;
   endView = views[name](main, rest);
-  for (const a of document.querySelectorAll('header nav a')) {
-    if (a.hash === `#/${name}`) a.setAttribute('aria-current', 'page');
-    else a.removeAttribute('aria-current');
-  }
+  for (const a of document.querySelectorAll('header nav a')) a.ariaCurrent = a.hash === `#/${name}` ? 'page' : null;
 }
 
 // The header.
@@ -55,12 +52,8 @@ function header() {
   const text = cloud.live ? 'live' : 'not connected';
   if (live.textContent !== text) live.textContent = text;
   live.className = cloud.live ? 'good' : 'bad';
-  const names = JSON.stringify([...cloud.projects]);
-  if (project.dataset.names !== names) {
-    project.dataset.names = names;
-    show(project, h('option', {value: ''}, 'all'), [...cloud.projects].map(([id, name]) => h('option', {value: id}, name || String(id))));
-    project.value = cloud.project || '';
-  }
+  options(project, [['', 'all projects'], ...[...cloud.projects].map(([id, name]) => [id, name || String(id)])]);
+  cloud.project = +project.value;
 }
 onChange(header);
 
@@ -70,23 +63,20 @@ setInterval(() => {
 }, 500);
 
 let last = null;
-setInterval(async () => {
-  if (document.hidden) return;
-  try {
-    const {last_seq: seq} = await ask('GET', 'journal/count?since=999999999999999');
-    const at = performance.now();
-    if (last) document.getElementById('rate').textContent = `${Math.round((seq - last.seq) / (at - last.at) * 1000)} requests/s`;
-    last = {seq, at};
-  } catch { /* the header says that the cloud does not answer */ }
-}, 2000);
-
-document.getElementById('theme').addEventListener('click', () => {
-  const dark = getComputedStyle(document.documentElement).colorScheme === 'dark' ||
-    !document.documentElement.dataset.theme && matchMedia('(prefers-color-scheme: dark)').matches;
-  document.documentElement.dataset.theme = dark ? 'light' : 'dark';
-  localStorage.setItem('theme', document.documentElement.dataset.theme);
+regularly(2000, async () => {
+  await readRunning();
+  const {last_seq: seq} = await ask('GET', 'journal/count?since=999999999999999');
+  const at = performance.now();
+  if (last) document.getElementById('rate').textContent = `API ${Math.round((seq - last.seq) / (at - last.at) * 1000)} requests/s`;
+  last = {seq, at};
 });
-if (localStorage.getItem('theme')) document.documentElement.dataset.theme = localStorage.getItem('theme');
+
+const {dataset} = document.documentElement;
+dataset.theme = localStorage.getItem('theme') ?? '';
+document.getElementById('theme').addEventListener('click', () => {
+  const dark = dataset.theme ? dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+  localStorage.setItem('theme', dataset.theme = dark ? 'light' : 'dark');
+});
 
 document.addEventListener('keydown', e => {
   if (e.key === 'Escape' && !panel.hidden) history.back();

@@ -1,6 +1,6 @@
 // Actions that run, the clock, what is due, and the state as a whole: settings, snapshots, copies.
 
-import {h, show, ask, act, say, table, button, labelled, offer, words, duration, clockTime} from './dom.js';
+import {h, show, ask, act, say, table, button, labelled, offer, regularly, words, duration, when} from './dom.js';
 import {cloud, all, find, readClock} from './store.js';
 import {actionTable, link, throttled} from './resources.js';
 
@@ -10,22 +10,21 @@ const shownDue = 200;
 export function actions(main) {
   const running = h('div'), ended = h('div');
   let due = new Map();
-  show(main, h('h2', {}, 'Actions'), h('section', {}, h('h3', {}, 'That run'), running), h('section', {}, h('h3', {}, 'That have ended'), ended));
+  show(main, h('h2', {}, 'Actions'), h('section', {}, h('h3', {}, 'Running'), running), h('section', {}, h('h3', {}, 'Ended'), ended));
   function draw() {
     const latest = all('action').reverse();
     show(running, actionTable(latest.filter(a => a.resource.status === 'running').slice(0, shownDue), due));
     show(ended, actionTable(latest.filter(a => a.resource.status !== 'running').slice(0, 100)));
   }
   async function readDue() {
-    if (document.hidden || !all('action').some(a => a.resource.status === 'running')) return;
+    if (!all('action').some(a => a.resource.status === 'running')) return;
     const {timeline} = await ask('GET', `timeline?limit=${shownDue}`);
     due = new Map(timeline.filter(d => d.action).map(d => [d.action, Date.parse(d.time)]));
     draw();
   }
-  const timer = setInterval(() => readDue().catch(() => {}), 1000);
   draw();
-  const off = throttled(draw);
-  return () => { clearInterval(timer); off(); };
+  const off = throttled(draw), stop = regularly(1000, readDue);
+  return () => { stop(); off(); };
 }
 
 /** clock shows the clock, the timeline and the settings. */
@@ -50,7 +49,8 @@ export function clock(main) {
 
   async function load(event) {
     const file = event.target.files[0];
-    if (!file) return;
+    event.target.value = ''; // so that the same file can be chosen again
+    if (!file || !confirm(`Replace all that the cloud has by ${file.name}?`)) return;
     await act(async () => {
       const resp = await fetch('snapshot', {method: 'PUT', headers: {'Content-Type': 'application/json'}, body: file});
       if (!resp.ok) throw new Error((await resp.json()).error);
@@ -65,7 +65,7 @@ export function clock(main) {
 
   async function read() {
     const {count, timeline, time} = await ask('GET', `timeline?limit=${shownDue}`);
-    show(due, table('What is due', ['In', 'At', 'What', 'Of'], timeline.map(d => [duration(Date.parse(d.time) - Date.parse(time)), clockTime(d.time),
+    show(due, table('What is due', ['In', 'At', 'What', 'Of'], timeline.map(d => [duration(Date.parse(d.time) - Date.parse(time)), when(d.time),
       words(d.command || d.what), d.resources.map((r, i) => [i ? ', ' : '', find(r.id) ? link(find(r.id)) : `${words(r.type ?? '')} ${r.id}`]).flat()]),
     'Nothing.'), count > timeline.length && h('p', {class: 'small'}, `and ${count - timeline.length} more`));
     const {forks: copies} = await ask('GET', 'forks');
@@ -74,10 +74,7 @@ export function clock(main) {
   }
 
   offer(speed, cloud.speed);
-  const again = () => { if (!document.hidden) read().catch(() => {}); };
-  again();
   ask('GET', 'profile').then(a => offer(profile, a.actions), e => say(e.message, true));
   ask('GET', 'rate_limit').then(a => offer(limit, a.limit), e => say(e.message, true));
-  const timer = setInterval(again, 1500);
-  return () => clearInterval(timer);
+  return regularly(1500, read);
 }

@@ -9,7 +9,7 @@ export function h(tag, properties = {}, ...children) {
     else if (name === 'value' || name === 'checked') e[name] = value;
     else e.setAttribute(name, value === true ? '' : value);
   }
-  e.append(...children.flat().filter(c => c !== undefined && c !== null && c !== false));
+  e.append(...children.flat(9).filter(c => c !== undefined && c !== null && c !== false));
   return e;
 }
 
@@ -17,12 +17,12 @@ export function h(tag, properties = {}, ...children) {
 export function show(parent, ...children) {
   const key = parent.contains(document.activeElement) && document.activeElement.dataset.key;
   const scrolled = [...parent.querySelectorAll('[data-scroll]')].map(e => [e.dataset.scroll, e.scrollLeft, e.scrollTop]);
-  parent.replaceChildren(...children.flat().filter(Boolean));
+  parent.replaceChildren(...children.flat(9).filter(Boolean));
   for (const [name, left, top] of scrolled) parent.querySelector(`[data-scroll="${name}"]`)?.scrollTo(left, top);
   if (key) [...parent.querySelectorAll('[data-key]')].find(e => e.dataset.key === key)?.focus({preventScroll: true});
 }
 
-/** ask sends a request to the control API and returns its JSON. An error has the API's own message. */
+/** ask sends a request to the control API, or below projects/…/v1 to the API, and returns its JSON. An error has that API's own message. */
 export async function ask(method, path, body) {
   const headers = {Accept: 'application/json'};
   if (body !== undefined) headers['Content-Type'] = 'application/json';
@@ -30,7 +30,7 @@ export async function ask(method, path, body) {
   const text = await resp.text();
   let answer = {};
   try { answer = JSON.parse(text); } catch { /* the status says enough */ }
-  if (!resp.ok) throw new Error(answer.error ?? `${method} /${path}: ${resp.status}`);
+  if (!resp.ok) throw new Error(answer.error?.message ?? answer.error ?? `${method} /${path}: ${resp.status}`);
   return answer;
 }
 
@@ -54,6 +54,14 @@ export async function act(what, done) {
   }
 }
 
+/** regularly works now and every so many milliseconds, while the page is in front. It returns the end of that. */
+export function regularly(pause, work) {
+  const again = () => { if (!document.hidden) work().catch(() => {}); }; // the header says that the cloud does not answer
+  again();
+  const timer = setInterval(again, pause);
+  return () => clearInterval(timer);
+}
+
 /** button makes a button whose work is done once at a time. */
 export function button(label, work, properties = {}) {
   const b = h('button', {type: 'button', 'data-key': label, ...properties, onclick: async () => {
@@ -61,6 +69,18 @@ export function button(label, work, properties = {}) {
     try { await work(); } finally { b.disabled = false; }
   }}, label);
   return b;
+}
+
+/** copy puts a text into the clipboard. A browser that allows no page of this address to do so shows the text instead. */
+export const copy = (text, done) => navigator.clipboard?.writeText(text).then(() => say(done), () => say(text)) ?? say(text);
+
+/** options fills a select with values and their texts. It keeps the chosen one; the first time, that is the default, if it is there. */
+export function options(select, pairs, preset) {
+  const list = JSON.stringify(pairs), chosen = select.value || preset;
+  if (select.dataset.list === list) return;
+  select.dataset.list = list;
+  show(select, pairs.map(([value, text = value]) => h('option', {value}, text)));
+  if (pairs.some(([value]) => String(value) === chosen)) select.value = chosen;
 }
 
 /** labelled makes a field with its label. */
@@ -105,6 +125,12 @@ export function duration(ms) {
   if (s < 172800) return `${Math.round(s / 3600)} h`;
   return `${Math.round(s / 86400)} days`;
 }
+
+/** endpoint is the API's, for clients. */
+export const endpoint = document.querySelector('meta[name=endpoint]').content || new URL('v1', document.baseURI).href;
+
+/** when shows a time, of which a narrow screen leaves out the day. */
+export const when = text => h('time', {}, h('span', {class: 'day'}, clockTime(text).slice(0, 11)), clockTime(text).slice(11));
 
 export const clockTime = text => text ? text.replace('T', ' ').replace(/\.\d+/, '').replace(/Z$|\+00:00$/, '') : '';
 

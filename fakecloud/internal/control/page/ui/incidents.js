@@ -1,6 +1,8 @@
 // Scenarios and fault rules: what runs, and what can be started.
 
-import {h, show, ask, act, table, button, labelled, words, clockTime} from './dom.js';
+import {h, show, ask, act, table, button, labelled, options, regularly, words, clockTime} from './dom.js';
+import {cloud, all} from './store.js';
+import {throttled} from './resources.js';
 
 // What a rule may do, and the field that says how.
 const effects = {
@@ -10,21 +12,28 @@ const effects = {
   cut_body: 'Cut the answer off', empty: 'Show an empty project', exhaust_rate_limit: 'Use up the rate limit',
 };
 
+/** readRunning shows the scenarios that run in the header of each page, with buttons that end them, and returns those that can be started. */
+export async function readRunning() {
+  const bar = document.getElementById('running'), {running, available} = await ask('GET', 'scenarios');
+  const text = JSON.stringify(running);
+  if (bar.dataset.shown === text) return available; // a button that is drawn again while it is pressed is not clicked
+  bar.dataset.shown = text;
+  show(bar, running.map(s => h('div', {}, h('strong', {}, s.name), h('span', {}, s.error ?? s.description), h('span', {class: 'small'}, `since ${clockTime(s.started)}`),
+    button('End', () => act(async () => { await ask('DELETE', `scenarios/${s.id}`); await readRunning(); }, `${s.name} has ended`),
+      {'aria-label': `End ${s.name} ${s.id}`, 'data-key': `end ${s.id}`}))));
+  return available;
+}
+
 /** incidents shows scenarios and fault rules until what it returns is called. */
 export function incidents(main) {
-  const running = h('div'), available = h('div'), rules = h('div');
+  const available = h('div', {class: 'scenarios'}), rules = h('div');
+  let off = () => {}, ended = false;
   show(main, h('h2', {}, 'Incidents'),
-    h('section', {}, h('h3', {}, 'Scenarios that run'), running),
-    h('section', {}, h('h3', {}, 'Fault rules'), rules, form(read)),
-    h('section', {}, h('h3', {}, 'Scenarios that can be started'),
-      h('p', {}, 'Each rehearses what has broken clients of the real cloud, and ends without a trace.'), available));
+    h('section', {}, h('h3', {}, 'Scenarios'),
+      h('p', {class: 'small'}, 'Each rehearses what has broken clients of the real cloud, and ends without a trace.'), available),
+    h('section', {}, h('h3', {}, 'Fault rules'), rules, form(read)));
 
   async function read() {
-    const {running: runs} = await ask('GET', 'scenarios');
-    show(running, table('Scenarios that run', ['Scenario', 'Parameters', 'Started', 'In force', ''], runs.map(s => [
-      h('span', {title: s.description}, s.name), Object.entries(s.parameters ?? {}).map(([k, v]) => `${k}=${v}`).join(', '), clockTime(s.started),
-      s.error ?? s.in_force, button(`End ${s.name} ${s.id}`, () => act(async () => { await ask('DELETE', `scenarios/${s.id}`); await read(); }, `${s.name} has ended`))]),
-    'None runs.'));
     const {faults} = await ask('GET', 'faults');
     show(rules, table('Fault rules', ['Name', 'Requests', 'Effect', 'Selected', 'Taken', ''], faults.map(f => [f.name, selects(f),
       words(f.effect.kind) + (f.effect.code ? ` ${f.effect.code}` : ''), f.matched, f.applied,
@@ -32,19 +41,52 @@ export function incidents(main) {
     'None is in force.'));
   }
 
-  ask('GET', 'scenarios').then(({available: all}) => show(available, table('Scenarios', ['Scenario', 'What happens', 'Parameters', ''], all.map(s => {
-    const fields = (s.parameters ?? []).map(p => [p.name, h('input', {'aria-label': `${p.name} of ${s.name}`, title: p.description, placeholder: p.default, size: 12})]);
-    return [s.name, s.description, fields.map(([, field]) => field), button(`Start ${s.name}`, () => act(async () => {
-      const values = fields.filter(([, f]) => f.value).map(([name, f]) => `${name}=${f.value}`).join('@');
-      await ask('POST', 'scenarios', {scenario: values ? `${s.name}=${values}` : s.name});
-      await read();
-    }, `${s.name} runs`))];
-  }))), () => {});
+  (async () => {
+    const [scenarios, {server_types: types}, {operations}] = await Promise.all([readRunning(), ask('GET', 'catalogue'), ask('GET', 'operations')]);
+    if (ended) return;
+    const each = (items, text) => [...new Set(items)].map(item => [item, text?.(item)]);
+    const lists = {
+      type: each(types.map(t => t.name)), location: each(types.flatMap(t => t.locations.map(l => l.name))),
+      resource: each(operations.filter(o => o.method !== 'GET').map(o => o.resource), words),
+    };
+    const cards = scenarios.map(s => card(s, lists));
+    const fill = () => {
+      lists.server = all('server').slice(0, 1000).map(s => [s.resource.name]);
+      lists.project = [...cloud.projects].map(([id, name]) => [id, name ? `${id} (${name})` : id]);
+      for (const c of cards) c.fill();
+    };
+    fill();
+    off = throttled(fill);
+    show(available, cards.map(c => c.element));
+  })().catch(() => {});
+  const stop = regularly(2000, read);
+  return () => { ended = true; off(); stop(); };
+}
 
-  const again = () => { if (!document.hidden) read().catch(() => {}); };
-  again();
-  const timer = setInterval(again, 2000);
-  return () => clearInterval(timer);
+/** card shows a scenario as a sentence with the values of its fields. lists has what its parameters can be, by their names. */
+function card(s, lists) {
+  const sentence = h('p'), fields = new Map((s.parameters ?? []).map(p => {
+    const properties = {'aria-label': `${p.name} of ${s.name}`, title: p.description, oninput: draw};
+    const listed = p.name === 'server' || p.name === 'project' || lists[p.name]?.some(([value]) => value === p.default);
+    return [p, listed ? h('select', properties) : h('input', {...properties, value: p.default, size: Math.max(5, p.default.length - 2)})];
+  }));
+  function draw() {
+    const value = new Map([...fields].map(([p, f]) => [p.name, (f.selectedOptions?.[0]?.text ?? f.value) || p.default]));
+    show(sentence, s.description.split(/\$(\w+)/).map((part, i) => i % 2 ? h('b', {}, value.get(part)) : part));
+  }
+  function fill() {
+    for (const [p, f] of fields) if (f.tagName === 'SELECT') {
+      options(f, [...p.description.includes('0 for all') ? [['0', 'all']] : [], ...lists[p.name].length ? lists[p.name] : [[p.default]]], p.default);
+    }
+    draw();
+  }
+  const start = button('Start', () => act(async () => {
+    const values = [...fields].filter(([, f]) => f.value).map(([p, f]) => `${p.name}=${f.value}`).join('@');
+    await ask('POST', 'scenarios', {scenario: values ? `${s.name}=${values}` : s.name});
+    await readRunning();
+  }, `${s.name} runs`), {'aria-label': `Start ${s.name}`});
+  return {fill, element: h('article', {class: 'box scenario'}, h('h4', {}, s.name), sentence,
+    h('div', {class: 'fields'}, [...fields].map(([p, f]) => labelled(p.name, f)), start))};
 }
 
 const selects = f => [f.method, f.route, f.path, f.operation, f.resource, f.writes && 'writes', f.client && `client ${f.client}`, f.project && `project ${f.project}`,
@@ -53,28 +95,23 @@ const selects = f => [f.method, f.route, f.path, f.operation, f.resource, f.writ
 /** form adds a fault rule. */
 function form(added) {
   const operation = h('input', {list: 'all-operations', placeholder: 'all'}), names = h('datalist', {id: 'all-operations'});
-  const effect = h('select', {onchange: choose}, Object.entries(effects).map(([value, text]) => h('option', {value}, text)));
-  const code = h('select'), first = h('input', {type: 'number', min: 1, placeholder: 'all'}), probability = h('input', {type: 'number', min: 0, max: 1, step: 0.05, placeholder: '1'});
-  const time = h('input', {value: '10s', size: 6}), status = h('input', {type: 'number', value: 502, min: 400, max: 599});
-  const more = {api_error: labelled('Code', code), latency: labelled('By', time), slow_action: labelled('To', time), http_status: labelled('Status', status)};
-  const extra = h('span');
-  ask('GET', 'operations').then(a => show(names, a.operations.map(o => h('option', {value: o.operation}))), () => {});
-  ask('GET', 'error_codes').then(a => show(code, Object.keys(a.error_codes).sort().map(c => h('option', {}, c))), () => {});
-  function choose() { show(extra, more[effect.value]); }
+  const first = h('input', {type: 'number', min: 1, placeholder: 'all'}), probability = h('input', {type: 'number', min: 0, max: 1, step: 0.05, placeholder: '1'});
+  const time = h('input', {value: '10s', size: 6}), status = h('input', {type: 'number', value: 502, min: 400, max: 599}), code = h('select');
+  const effect = h('select', {onchange: choose}), extra = h('span');
+  const more = {api_error: ['Code', code, 'code'], latency: ['By', time, 'latency'], slow_action: ['To', time, 'duration'], http_status: ['Status', status, 'status']};
+  function choose() { show(extra, more[effect.value] && labelled(...more[effect.value])); }
+  options(effect, Object.entries(effects));
   choose();
+  ask('GET', 'operations').then(a => show(names, a.operations.map(o => h('option', {value: o.operation}))), () => {});
+  ask('GET', 'error_codes').then(a => options(code, Object.keys(a.error_codes).sort().map(c => [c])), () => {});
+  const typed = f => f.value === '' ? undefined : f.type === 'number' ? +f.value : f.value;
   const add = () => act(async () => {
-    const rule = {effect: {kind: effect.value}};
+    const rule = {effect: {kind: effect.value}, operation: typed(operation), first: typed(first), probability: typed(probability)};
     if (effect.value === 'lose_answer') rule.effect = {kind: 'drop', after: true};
-    if (effect.value === 'api_error') rule.effect.code = code.value;
-    if (effect.value === 'latency') rule.effect.latency = time.value;
-    if (effect.value === 'slow_action') rule.effect.duration = time.value;
-    if (effect.value === 'http_status') rule.effect.status = +status.value;
-    if (operation.value) rule.operation = operation.value;
-    if (first.value) rule.first = +first.value;
-    if (probability.value) rule.probability = +probability.value;
+    if (more[effect.value]) rule.effect[more[effect.value][2]] = typed(more[effect.value][1]);
     await ask('POST', 'faults', rule);
     await added();
   }, 'the rule is in force');
-  return h('p', {class: 'tools'}, labelled('Operation', operation), names, labelled('Effect', effect), extra, labelled('First', first),
+  return h('div', {class: 'fields'}, labelled('Operation', operation), names, labelled('Effect', effect), extra, labelled('First', first),
     labelled('Probability', probability), button('Add a fault rule', add));
 }

@@ -1,6 +1,6 @@
 // The map: load balancers and Floating IPs on the left, networks with their servers on the right, and lines between them.
 
-import {h, show, words, plural, bytes, labelled} from './dom.js';
+import {h, show, words, plural, bytes, labelled, regularly} from './dom.js';
 import {all, find} from './store.js';
 import {health, link, throttled, begin} from './resources.js';
 
@@ -39,13 +39,15 @@ async function readTraffic() {
   [before, beforeAt] = [totals, at];
 }
 
-const perSecond = n => `${n.toFixed(n < 10 ? 1 : 0)}/s`;
+const figure = n => n.toFixed(n < 9.95 ? 1 : 0);
 
 /** gets says what a target gets: what it serves now, and how much comes. It is empty for one that gets nothing. */
 function gets(lb, target) {
   const t = traffic.get(targetKey(lb, target));
-  return t && (t.open || t.taken) ? `${t.open} open, ${perSecond(t.taken)}` : '';
+  return t && (t.open || t.taken) ? `${t.open} open, ${figure(t.taken)}/s` : '';
 }
+
+const byName = items => items.length > maxDots ? items : items.sort((a, b) => a.resource.name.localeCompare(b.resource.name, 'en', {numeric: true}));
 
 /** drawMap shows the map until what it returns is called. */
 export function drawMap(main) {
@@ -58,14 +60,15 @@ export function drawMap(main) {
   const matches = r => !search || JSON.stringify([r.name, r.labels, r.public_net, r.private_net]).toLowerCase().includes(search);
 
   function draw() {
-    const servers = all('server').filter(s => matches(s.resource));
-    if (servers.length <= maxDots) servers.sort((a, b) => a.resource.name.localeCompare(b.resource.name, 'en', {numeric: true}));
-    const balancers = all('load_balancer'), networks = all('network'), floating = all('floating_ip');
+    const servers = byName(all('server').filter(s => matches(s.resource)));
+    const balancers = byName(all('load_balancer')), networks = all('network'), floating = all('floating_ip');
     if (!all('server').length && !balancers.length && !networks.length && !floating.length) {
       show(view, begin());
       return;
     }
-    summary.textContent = [plural(servers.length, 'server'), plural(balancers.length, 'load balancer'), plural(networks.length, 'network')].join(', ');
+    const flow = name => balancers.reduce((sum, lb) => sum + (traffic.get(String(lb.id))?.[name] ?? 0), 0);
+    summary.textContent = [plural(servers.length, 'server'), plural(balancers.length, 'load balancer'), plural(networks.length, 'network'),
+      ...traffic.size ? [`${figure(flow('connections'))} connections/s`, `${bytes(flow('bytes'))}/s`] : []].join(', ');
     const byNetwork = new Map(networks.map(n => [n.id, []])), outside = [];
     for (const s of servers) (byNetwork.get(s.resource.private_net?.[0]?.network) ?? outside).push(s);
     const chips = attached(servers);
@@ -74,22 +77,19 @@ export function drawMap(main) {
       h('div', {class: 'edge'}, h('h3', {}, 'Internet'), balancers.slice(0, 100).map(balancer),
         balancers.length > 100 && h('p', {}, `and ${plural(balancers.length - 100, 'more load balancer')}`),
         floating.slice(0, 100).map(f => h('div', {class: 'box address'}, 'Floating IP ', link(f), h('div', {class: 'small'}, f.resource.ip,
-          f.resource.server ? ' → ' : ' is not assigned', f.resource.server && find(f.resource.server) && link(find(f.resource.server)))))),
+          f.resource.server ? ' → ' : ' is not assigned', f.resource.server && find(f.resource.server) && link(find(f.resource.server))))),
+        rest('volume', v => !v.server, 'Volumes of no server'), rest('firewall', () => true, 'Firewalls')),
       h('div', {class: 'networks'},
         networks.map(n => networkBox(n, byNetwork.get(n.id), draws, chips)),
-        outside.length > 0 && h('section', {class: 'box network'}, h('h3', {}, networks.length ? 'In no network' : 'Servers'), grid(outside, draws, chips))),
-      h('div', {class: 'rest'}, rest('volume', v => !v.server, 'Volumes of no server'), rest('firewall', () => true, 'Firewalls')));
+        outside.length > 0 && h('section', {class: 'box network'}, h('h3', {}, networks.length ? 'In no network' : 'Servers'), grid(outside, draws, chips))));
     if (draws === card) connect(view, balancers);
   }
   draw();
-  const timer = setInterval(async () => {
-    if (document.hidden || !all('load_balancer').length) return;
-    try { await readTraffic(); draw(); } catch { /* the header says that the cloud does not answer */ }
-  }, 2000);
-  const lines = () => connect(view, all('load_balancer'));
+  const stop = regularly(2000, async () => { if (all('load_balancer').length) { await readTraffic(); draw(); } });
+  const lines = () => connect(view, byName(all('load_balancer')));
   window.addEventListener('resize', lines);
   const off = throttled(draw);
-  return () => { clearInterval(timer); window.removeEventListener('resize', lines); off(); };
+  return () => { stop(); window.removeEventListener('resize', lines); off(); };
 }
 
 /** attached returns what is drawn on servers, by their ids: volumes, firewalls, Floating IPs, routes and the running action. */
@@ -97,9 +97,10 @@ function attached(servers) {
   const on = new Map(servers.map(s => [s.id, []]));
   const add = (id, text, item, state = '', more = '') => on.get(id)?.push({text, item, state, more});
   for (const lb of all('load_balancer')) {
-    for (const [id, status] of health(lb.resource).byServer) {
+    for (const [id, {status, why}] of health(lb.resource).byServer) {
       const got = gets(lb.id, id), t = traffic.get(targetKey(lb.id, id));
-      add(id, [lb.resource.name, got].filter(Boolean).join(': '), lb, `state ${status}`, t && `, has sent ${t.total.toLocaleString('en')} here`);
+      add(id, [lb.resource.name, [why, got].filter(Boolean).join(', ')].filter(Boolean).join(': '), lb, `state ${status}`,
+        [why, t && `has sent ${t.total.toLocaleString('en')} here`].filter(Boolean).map(text => `, ${text}`).join(''));
     }
   }
   for (const v of all('volume')) add(v.resource.server, `${v.resource.size} GB`, v);
@@ -120,12 +121,11 @@ function balancer(lb) {
   return h('article', {class: 'box balancer', 'data-lb': lb.id}, h('h4', {}, link(lb)),
     h('div', {class: 'small'}, r.public_net?.ipv4?.ip ?? 'no address yet', ` · ${r.load_balancer_type.name}`),
     r.services.map(s => h('div', {class: 'small'}, `${s.protocol} ${s.listen_port} → ${s.destination_port}`)),
-    h('div', {class: `state ${!h1.total ? 'unknown' : h1.healthy === h1.total ? 'healthy' : h1.healthy ? 'degraded' : 'unhealthy'}`},
-      h1.total ? `${h1.text} healthy` : 'no targets'),
+    h('div', {class: `state ${h1.status}`}, h1.text),
     r.targets.filter(x => x.type === 'ip' && gets(lb.id, x.ip.ip)).slice(0, 20).map(x =>
       h('div', {class: 'small'}, `${x.ip.ip}: ${gets(lb.id, x.ip.ip)}`)),
-    t && h('div', {class: 'small'}, `${plural(t.open, 'connection')} open, ${t.requests >= 0.5 ? `${Math.round(t.requests)} requests` :
-      `${t.connections.toFixed(t.connections < 10 ? 1 : 0)} connections`}/s, ${bytes(t.bytes)}/s`));
+    t && h('div', {class: 'small'}, !t.open && !t.connections && !t.bytes ? 'no traffic' : [plural(t.open, 'connection'), ' open',
+      h('br'), t.requests >= 0.5 ? `${figure(t.requests)} requests/s` : `${figure(t.connections)} connections/s`, `, ${bytes(t.bytes)}/s`]));
 }
 
 function networkBox(n, servers, draws, chips) {
@@ -179,27 +179,27 @@ function rest(kind, wanted, title) {
     items.length > 30 && h('li', {}, `and ${items.length - 30} more`)));
 }
 
-/** connect draws a line from each load balancer to each of its targets, in the colour of its health. It is thick while the target gets something. */
+/** connect draws a line from each load balancer to each of its targets, in the colour of its health. It is thick while the target gets something.
+ * It runs between the rows of cards and ends at the card's upper edge. Those of different load balancers run side by side. */
 function connect(view, balancers) {
   view.querySelector('svg.lines')?.remove();
   const ns = 'http://www.w3.org/2000/svg', svg = document.createElementNS(ns, 'svg');
   svg.setAttribute('class', 'lines');
   svg.setAttribute('aria-hidden', 'true');
-  const origin = view.getBoundingClientRect();
-  for (const lb of balancers) {
+  const {left, top} = view.getBoundingClientRect();
+  for (const [i, lb] of balancers.entries()) {
     const from = view.querySelector(`[data-lb="${lb.id}"]`)?.getBoundingClientRect();
     if (!from) continue;
-    for (const [server, status] of health(lb.resource).byServer) {
-      const to = view.querySelector(`[data-server="${server}"]`)?.getBoundingClientRect();
+    for (const [server, {status}] of health(lb.resource).byServer) {
+      const card = view.querySelector(`[data-server="${server}"]`), to = card?.getBoundingClientRect();
       if (!to || to.left < from.right) continue; // below each other on a narrow screen
-      const [x1, y1] = [from.right - origin.left, from.top + from.height / 2 - origin.top];
-      const [x2, y2] = [to.left - origin.left, to.top + 14 - origin.top];
+      const lane = i % 4, x1 = from.right - left, y1 = from.top + from.height / 2 - top, x2 = to.left - left + 14 + 6 * lane, y2 = to.top - top;
+      const y = y2 - 6 - 4 * lane, x = card.closest('.network').getBoundingClientRect().left - left, middle = (x1 + x) / 2;
       const path = document.createElementNS(ns, 'path');
-      path.setAttribute('d', `M${x1} ${y1} C${x1 + 60} ${y1} ${x2 - 60} ${y2} ${x2} ${y2}`);
+      path.setAttribute('d', `M${x1} ${y1} C${middle} ${y1} ${middle} ${y} ${x} ${y} H${x2 - 5} Q${x2} ${y} ${x2} ${y + 5} V${y2}`);
       path.setAttribute('class', gets(lb.id, server) ? `${status} busy` : status);
       svg.append(path);
     }
   }
   view.append(svg);
 }
-

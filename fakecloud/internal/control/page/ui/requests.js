@@ -1,13 +1,13 @@
 // The journal: the latest requests, live, and one request in full.
 
-import {h, show, ask, table, button, labelled, duration, clockTime, pretty, bytes} from './dom.js';
+import {h, show, ask, copy, endpoint, table, button, labelled, regularly, duration, clockTime, when, pretty, bytes} from './dom.js';
 import {cloud} from './store.js';
 
 const kept = 500, interval = 700;
 
 /** requests shows the journal until what it returns is called. */
 export function requests(main) {
-  let rows = [], since = 0, paused = false, ended = false, skipped = 0, filters = 0;
+  let rows = [], since = 0, paused = false, skipped = 0, filters = 0;
   const list = h('div');
   const operation = h('input', {list: 'operations', placeholder: 'such as create_server', onchange: again});
   const text = h('input', {type: 'search', placeholder: 'path or client', oninput: draw});
@@ -40,22 +40,22 @@ export function requests(main) {
   function draw() {
     const want = text.value.toLowerCase();
     const shown = rows.filter(e => !want || `${e.path}?${e.query ?? ''} ${e.client} ${e.error_code ?? ''}`.toLowerCase().includes(want)).slice(-200).reverse();
-    show(list, table('Requests', ['Time', 'Request', 'Status', 'Took', 'Fault', 'Client'], shown.map(e => [
-      clockTime(e.time), h('a', {href: `#/request/${e.seq}`, 'data-key': `request ${e.seq}`}, `${e.method} ${e.path}${e.query ? `?${e.query}` : ''}`),
-      h('span', {class: `state ${e.status >= 400 || !e.status ? 'error' : 'ok'}`}, e.status || 'dropped', e.error_code ? ` ${e.error_code}` : ''),
+    show(list, table('Requests', ['Time', 'Status', 'Request', 'Took', 'Fault', 'Client'], shown.map(e => [
+      when(e.time), h('span', {class: `state ${e.status >= 400 || !e.status ? 'error' : 'ok'}`}, e.status || 'dropped', e.error_code ? ` ${e.error_code}` : ''),
+      h('a', {href: `#/request/${e.seq}`, 'data-key': `request ${e.seq}`}, `${e.method} ${e.path}${e.query ? `?${e.query}` : ''}`),
       duration(e.duration_ns / 1e6), e.fault ?? '', e.client.split(' ')[0]]), 'No request yet. They appear here as they come.'),
     skipped > 0 && h('p', {class: 'small'}, `${skipped.toLocaleString('en')} older or faster ones are not shown.`));
   }
 
-  (async () => {
-    while (!ended) {
-      if (!paused && !document.hidden) await read().catch(() => {});
-      await new Promise(resolve => setTimeout(resolve, interval));
-    }
-  })();
   draw();
-  return () => { ended = true; };
+  return regularly(interval, async () => { if (!paused) await read(); });
 }
+
+const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** curl returns a command that sends a request again. */
+const curl = (e, body) => `curl -X ${e.method} -H "Authorization: Bearer $HCLOUD_TOKEN" ${body ? `-d ${quoted(body)} ` : ''}` +
+  quoted(endpoint.replace(/\/v1$/, '') + e.path + (e.query ? `?${e.query}` : ''));
 
 /** request shows one request and its answer in full. */
 export function request(panel, seq) {
@@ -73,6 +73,7 @@ export function request(panel, seq) {
           ['Project', e.project], ['Correlation ID', e.correlation_id],
           ['Resource', e.resource_id && h('a', {href: `#/resource/${e.resource_id}`}, e.resource_id)],
         ].filter(([, value]) => value).map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]).flat()),
+        (sent || !e.bytes_in) && button('Copy as curl', async () => copy(curl(e, sent), 'the request is in the clipboard')),
         part('Request', e.bytes_in, sent), part('Answer', e.bytes_out, got));
     } catch (error) {
       show(body, h('p', {}, error.message));

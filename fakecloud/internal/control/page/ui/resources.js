@@ -1,6 +1,6 @@
 // Tables of all kinds of resources, and one resource with all that is known of it.
 
-import {h, show, ask, table, words, clockTime, labelled, button} from './dom.js';
+import {h, show, ask, act, copy, endpoint, table, words, clockTime, when, labelled, button} from './dom.js';
 import {cloud, all, find, now, onChange, connections} from './store.js';
 
 const perPage = 100;
@@ -15,7 +15,7 @@ const columns = {
     ['Volumes', r => r.volumes?.length || '']],
   load_balancer: [['Type', r => r.load_balancer_type?.name], ['Location', location], ['Address', r => r.public_net?.ipv4?.ip],
     ['Services', r => r.services.map(s => `${s.protocol} ${s.listen_port}→${s.destination_port}`).join(', ')],
-    ['Healthy', r => health(r).text]],
+    ['Health', r => health(r).text]],
   network: [['Range', r => r.ip_range], ['Subnets', r => r.subnets.map(s => s.ip_range).join(', ')], ['Servers', r => r.servers.length],
     ['Routes', r => r.routes.length]],
   volume: [['Size', r => `${r.size} GB`], ['Status', r => r.status], ['Location', location], ['Server', r => nameOf(r.server)]],
@@ -29,28 +29,34 @@ const columns = {
   zone: [['Mode', r => r.mode], ['Status', r => r.status], ['Records', r => r.record_count]],
 };
 
-/** health counts the targets of a load balancer that are healthy on all ports. */
+/** health counts the targets of a load balancer that are healthy on all ports, and says of each how it is and, if it is not healthy, why. */
 export function health(lb) {
-  let total = 0, healthy = 0;
+  let total = 0, healthy = 0, unhealthy = 0;
   const byServer = new Map();
   const count = targets => {
     for (const t of targets ?? []) {
       if (t.type === 'label_selector') { count(t.targets); continue; }
-      const statuses = (t.health_status ?? []).map(s => s.status);
-      const status = statuses.includes('unhealthy') ? 'unhealthy' :
-        statuses.length && statuses.every(s => s === 'healthy') ? 'healthy' : 'unknown';
+      const ports = t.health_status ?? [], bad = ports.find(s => s.status === 'unhealthy');
+      let status = bad ? 'unhealthy' : ports.length && ports.every(s => s.status === 'healthy') ? 'healthy' : 'unknown';
+      let why = bad ? [words(bad.detail ?? 'unhealthy'), bad.http_status_code, `on ${bad.listen_port}`].filter(Boolean).join(' ') : '';
       total++;
-      if (status === 'healthy') healthy++;
-      byServer.set(t.server?.id ?? t.ip?.ip, status);
+      if (bad) unhealthy++;
+      if (status === 'healthy') {
+        healthy++;
+        if (t.server && find(t.server.id) && find(t.server.id).resource.status !== 'running') [status, why] = ['degraded', 'off, not noticed yet'];
+      } else if (!bad) why = lb.services.length ? 'not checked yet' : 'no service';
+      byServer.set(t.server?.id ?? t.ip?.ip, {status, why});
     }
   };
   count(lb.targets);
-  return {total, healthy, byServer, text: total ? `${healthy} of ${total}` : ''};
+  const unknown = total - healthy - unhealthy, unchecked = lb.services.length ? 'not checked yet' : 'no service';
+  return {byServer, status: !unhealthy ? healthy ? 'healthy' : 'unknown' : healthy ? 'degraded' : 'unhealthy',
+    text: !total ? 'no targets' : unknown === total ? unchecked : `${healthy} of ${total} healthy${unknown ? `, ${unknown} ${unchecked}` : ''}`};
 }
 
 const labelsOf = r => Object.entries(r.labels ?? {}).map(([k, v]) => v ? `${k}=${v}` : k).join(', ');
 
-export const link = item => h('a', {href: `#/resource/${item.id}`, 'data-key': `link ${item.id}`},
+export const link = item => h('a', {class: 'name', href: `#/resource/${item.id}`, 'data-key': `link ${item.id}`},
   item.resource.name || `${words(item.kind)} ${item.id}`);
 
 /** resources shows the table of one kind. */
@@ -102,31 +108,27 @@ const cell = (title, value) => title === 'Status' ? h('span', {class: `state ${v
 
 /** throttled draws again while the cloud changes, at most half of the time. It returns what ends that. */
 export function throttled(draw) {
-  let waiting = false, ended = false;
+  let timer = 0, pause = 100;
   const off = onChange(() => {
-    if (waiting) return;
-    waiting = true;
-    setTimeout(() => {
-      waiting = false;
-      if (ended) return;
+    timer ||= setTimeout(() => {
+      timer = 0;
       const began = performance.now();
       draw();
       pause = Math.max(250, 2 * (performance.now() - began));
     }, pause);
   });
-  let pause = 100;
-  return () => { ended = true; off(); };
+  return () => { clearTimeout(timer); off(); };
 }
 
 /** begin says how an empty cloud gets its first resource. */
 export function begin() {
-  const endpoint = document.querySelector('meta[name=endpoint]').content || new URL('v1', document.location).href;
+  const token = document.querySelector('meta[name=token]').content; // only the one that is public
   return h('section', {class: 'begin'}, h('h3', {}, 'The cloud is empty'),
-    h('p', {}, 'Give any client of the Hetzner Cloud this endpoint, and the token that the program has printed:'),
-    h('pre', {}, `export HCLOUD_ENDPOINT=${endpoint}`),
+    h('p', {}, `Give any client of the Hetzner Cloud this endpoint, and ${token ? 'this token' : 'the token that the program has printed'}:`),
+    h('pre', {}, `export HCLOUD_ENDPOINT=${endpoint}`, token && `\nexport HCLOUD_TOKEN=${token}`),
     h('p', {}, 'Or create a server right here, in a terminal:'),
     h('pre', {}, `curl -H "Authorization: Bearer $HCLOUD_TOKEN" ${endpoint}/servers \\\n` +
-      `  --json '{"name": "web-1", "server_type": "cx23", "image": "debian-13"}'`),
+      `  -d '{"name": "web-1", "server_type": "cx23", "image": "debian-13"}'`),
     h('p', {}, 'What happens then is seen here at once.'));
 }
 
@@ -138,7 +140,7 @@ export function detail(panel, id) {
     try {
       const {entries} = await ask('GET', `journal?resource_id=${id}&writes=true&limit=30`);
       show(requests, table('Requests that changed it', ['Time', 'Request', 'Status', 'Client'], entries.reverse().map(e => [
-        clockTime(e.time), h('a', {href: `#/request/${e.seq}`}, `${e.method} ${e.operation || e.path}`), e.status || 'dropped', e.client]),
+        when(e.time), h('a', {href: `#/request/${e.seq}`}, `${e.method} ${e.operation || e.path}`), e.status || 'dropped', e.client]),
       'None is in the journal.'));
     } catch { /* the header says that the cloud does not answer */ }
   }
@@ -156,9 +158,17 @@ export function detail(panel, id) {
     const r = item.resource;
     const near = connections(item);
     const actions = all('action').filter(a => a.resource.resources?.some(x => x.id === id)).slice(-20).reverse();
+    const name = r.name || `${words(item.kind)} ${id}`, path = `projects/${item.project}/v1/${item.kind}s/${id}`;
+    const power = (label, action, from) => button(label, () => act(() => ask('POST', `${path}/actions/${action}`, {}), `${label} ${name}: the API has accepted it`),
+      {disabled: r.status !== from});
     show(body, h('h2', {}, r.name || r.command || String(id)),
       h('p', {class: 'kind'}, `${words(item.kind)} ${id}, project ${item.project}`, deleted && h('strong', {}, ' (deleted)')),
-      r.status && h('p', {}, 'Status ', h('span', {class: `state ${r.status}`}, r.status)),
+      h('p', {class: 'tools'}, r.status && h('span', {class: `state ${r.status}`}, r.status), !deleted && [
+        item.kind === 'server' && [power('Start', 'poweron', 'off'), power('Stop', 'poweroff', 'running')],
+        item.kind !== 'action' && button('Delete', () => confirm(`Delete ${name}?`) && act(() => ask('DELETE', path), `${name} is deleted`), {class: 'bad'}),
+        button('Copy the id', () => copy(String(id), `${id} is in the clipboard`))]),
+      r.targets && [h('h3', {}, 'Targets'), table('Targets', ['Target', 'Health', 'Why'], [...health(r).byServer].map(([target, t]) => [
+        find(target) ? link(find(target)) : target, h('span', {class: `state ${t.status}`}, t.status), t.why]), 'None.')],
       h('h3', {}, 'Connected to'), near.length ? h('ul', {}, near.slice(0, 50).map(n => h('li', {}, `${words(n.kind)} `, link(n))),
         near.length > 50 && h('li', {}, `and ${near.length - 50} more`)) : h('p', {class: 'empty'}, 'Nothing.'),
       item.kind !== 'action' && [h('h3', {}, 'Actions'), actionTable(actions)],
@@ -172,12 +182,12 @@ export function detail(panel, id) {
 
 /** actionTable shows actions with their progress. due, if given, has the times at which they end by their ids. */
 export function actionTable(actions, due = new Map()) {
-  return table('Actions', ['Action', 'Of', 'Status', 'Progress', 'Started'], actions.map(a => {
+  return table('Actions', ['Status', 'Action', 'Of', 'Progress', 'Started'], actions.map(a => {
     const r = a.resource, began = Date.parse(r.started), ends = due.get(a.id);
     const part = r.status !== 'running' ? 1 : ends ? Math.min(0.99, Math.max(0, (now() - began) / (ends - began))) : r.progress / 100;
-    return [h('a', {href: `#/resource/${a.id}`, 'data-key': `action ${a.id}`}, r.command),
+    return [h('span', {class: `state ${r.status}`}, r.error?.code ?? r.status),
+      h('a', {href: `#/resource/${a.id}`, 'data-key': `action ${a.id}`}, r.command),
       r.resources.map(x => find(x.id)).filter(Boolean).slice(0, 3).map((x, i) => [i ? ', ' : '', link(x)]).flat(),
-      h('span', {class: `state ${r.status}`}, r.error?.code ?? r.status),
-      h('progress', {max: 1, value: part, 'aria-label': `progress of ${r.command}`}), clockTime(r.started)];
+      h('progress', {max: 1, value: part, 'aria-label': `progress of ${r.command}`}), when(r.started)];
   }), 'None.');
 }
