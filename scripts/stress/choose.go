@@ -39,7 +39,7 @@ func choose(ctx context.Context, out io.Writer, lines string, setting func(strin
 	}
 	base, what := since(ctx)
 	if base == "" {
-		fmt.Fprintln(out, "stress: this clone has neither a branch origin/main that differs nor a release: all packages, in random order")
+		fmt.Fprintln(out, "stress: this clone has no earlier commit to compare with: all packages, in random order")
 		return packages
 	}
 	differ := map[*pkg]bool{}
@@ -64,8 +64,10 @@ func since(ctx context.Context) (commit, what string) {
 	if base := git(ctx, "merge-base", "HEAD", "origin/main"); base != "" && base != git(ctx, "rev-parse", "HEAD") {
 		return base, "origin/main, at " + base
 	}
-	tag := git(ctx, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD^")
-	return tag, "the release " + tag
+	if tag := git(ctx, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD^"); tag != "" {
+		return tag, "the release " + tag
+	}
+	return git(ctx, "rev-parse", "--verify", "--quiet", "HEAD^"), "the commit before, since there is no release yet"
 }
 
 // git returns what a command of git prints, and nothing where it fails.

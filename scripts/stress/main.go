@@ -3,7 +3,7 @@
 // Settings:
 //
 //	PACKAGES  folders, such as "ccm/internal/apicall fakecloud/..."; without, all
-//	CHANGED   1 leaves out packages that do not differ from the base of the branch, or from the last release
+//	CHANGED   1 leaves out packages that do not differ from the base of the branch, or else the last release, or else the commit before
 //	BUDGET    how long tests run, and how long they are compiled at most (default 10m); packages take turns until then
 //	COUNT     so many turns of each package at most
 //	RACE      -race

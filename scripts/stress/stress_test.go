@@ -147,7 +147,7 @@ func TestOnlyWhatDiffersFromTheBaseIsRepeated(t *testing.T) {
 	settings := map[string]string{"CHANGED": "1", "BUDGET": "1ns"}
 	out, _ := run(t, lines, settings)
 	if !strings.Contains(out, "all packages, in random order") || !strings.Contains(out, "of 2 packages") {
-		t.Errorf("without a release: %s", out)
+		t.Errorf("with one commit: %s", out)
 	}
 	change := func(name string) {
 		t.Helper()
@@ -160,6 +160,10 @@ func TestOnlyWhatDiffersFromTheBaseIsRepeated(t *testing.T) {
 	out, _ = run(t, lines, settings)
 	if !strings.Contains(out, "1 packages differ from origin/main") || !strings.Contains(out, "of 1 packages") {
 		t.Errorf("in a branch: %s", out)
+	}
+	gitRuns(t, "update-ref", "refs/remotes/origin/main", "HEAD")
+	if out, _ := run(t, lines, settings); !strings.Contains(out, "1 packages differ from the commit before") {
+		t.Errorf("without a release: %s", out)
 	}
 	gitRuns(t, "tag", "v1.2.3")
 	gitRuns(t, "tag", "x/v1.2.4")
