@@ -112,14 +112,24 @@ func (l *Lab) Join(name string, address netip.Prefix) *Namespace {
 // frames.
 func (n *Namespace) awaitUp(device string) {
 	n.t.Helper()
-	for n.t.Context().Err() == nil {
-		l, err := n.handle.LinkByName(device)
-		must(n.t, "find "+device, err)
-		if l.Attrs().OperState == netlink.OperUp {
+	updates, done := make(chan netlink.LinkUpdate), make(chan struct{})
+	must(n.t, "watch "+device, netlink.LinkSubscribeWithOptions(updates, done, netlink.LinkSubscribeOptions{
+		Namespace: &n.fd, ListExisting: true,
+	}))
+	defer func() {
+		close(done)
+		go func() { // so that the subscription can end
+			for range updates {
+				continue
+			}
+		}()
+	}()
+	for u := range updates {
+		if u.Attrs().Name == device && u.Attrs().OperState == netlink.OperUp {
 			return
 		}
-		runtime.Gosched()
 	}
+	n.t.Fatalf("%s: the kernel has ended the subscription before %s was up", n.name, device)
 }
 
 // AddAddress adds an address to an interface.

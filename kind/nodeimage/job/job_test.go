@@ -1,14 +1,12 @@
 package job
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,10 +28,21 @@ func program(t *testing.T, dir, name, script string) {
 	}
 }
 
+// announcing is a clock that says when a ticker begins.
+type announcing struct {
+	*clocktesting.FakeClock
+	tickers chan struct{}
+}
+
+func (c announcing) NewTicker(d time.Duration) clock.Ticker {
+	defer func() { c.tickers <- struct{}{} }()
+	return c.FakeClock.NewTicker(d)
+}
+
 func TestAnotherProcessIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
-	fake := clocktesting.NewFakeClock(time.Now())
+	fake := announcing{clocktesting.NewFakeClock(time.Now()), make(chan struct{}, 1)}
 	unlock, err := Lock(t.Context(), path, fake, func() { t.Error("a free lock was waited for") })
 	if err != nil {
 		t.Fatal(err)
@@ -49,17 +58,10 @@ func TestAnotherProcessIsWaitedFor(t *testing.T) {
 	}()
 	<-waiting
 	unlock()
-	for {
-		fake.Step(time.Second)
-		select {
-		case err := <-got:
-			if err != nil {
-				t.Error(err)
-			}
-			return
-		default:
-			runtime.Gosched()
-		}
+	<-fake.tickers
+	fake.Step(lockPoll)
+	if err := <-got; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -77,24 +79,27 @@ func TestWaitingForAnotherProcessCanBeCancelled(t *testing.T) {
 	}
 }
 
+// lines gets what is written to it.
+type lines chan string
+
+func (l lines) Write(data []byte) (int, error) {
+	l <- string(data)
+	return len(data), nil
+}
+
 func TestALongStepShowsThatItStillRuns(t *testing.T) {
 	t.Parallel()
 	fake := clocktesting.NewFakeClock(time.Now())
-	var out bytes.Buffer
-	p := &Progress{Out: &out, Clock: fake}
+	out := make(lines, 10)
+	p := &Progress{Out: out, Clock: fake}
 	err := p.Step("counting", func() error {
-		for {
-			p.mu.Lock()
-			shown := strings.Contains(out.String(), "20s so far")
-			p.mu.Unlock()
-			if shown {
-				return errors.New("lost count")
+		fake.Step(heartbeat)
+		for line := range out {
+			if strings.Contains(line, "20s so far") {
+				break
 			}
-			if fake.HasWaiters() {
-				fake.Step(heartbeat)
-			}
-			runtime.Gosched()
 		}
+		return errors.New("lost count")
 	})
 	if err == nil || err.Error() != "counting: lost count" {
 		t.Errorf("got %v", err)
