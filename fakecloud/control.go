@@ -109,8 +109,9 @@ func (c *Cloud) Reset(_ context.Context, keep ...string) error { return c.contro
 // Now returns the cloud's time, in UTC. The error is nil.
 func (c *Cloud) Now(context.Context) (time.Time, error) { return c.cloud.Now(), nil }
 
-// Step moves the cloud's clock forward. What becomes due is done when it returns. It returns an error if d is
-// negative, or if Options.Clock has no method Step.
+// Step moves the cloud's clock forward. What becomes due is done when it returns, and with a data plane, load balancers have
+// followed all changes and know the result of each health check that is due: a target that neither answers nor refuses is waited
+// for two seconds of the machine's time. It returns an error if d is negative, or if Options.Clock has no method Step.
 func (c *Cloud) Step(_ context.Context, d time.Duration) error { return c.controller.Step(d) }
 
 // Speed returns the speed of the cloud's clock: 1 is that of the machine's clock, 0 means that it stands still. The

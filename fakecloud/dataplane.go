@@ -48,7 +48,8 @@ func (o *Options) useLoopback() {
 }
 
 // DataPlane is the running data plane of a cloud. It applies the load balancers of the cloud's events, and reports the
-// results of its health checks to the cloud.
+// results of its health checks to the cloud. While a server does not run, load balancers refuse what is for it, whatever listens on
+// its address.
 type DataPlane struct{ balancers *plane.Balancers }
 
 // Close removes all load balancers from this machine and waits until this is done. [Cloud.Close] calls it.

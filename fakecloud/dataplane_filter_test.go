@@ -2,10 +2,13 @@ package fakecloud
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,7 +131,7 @@ func TestFirewallsDecideWhatTheDataPlaneReaches(t *testing.T) {
 			}
 		})
 		target := dataplane.Target{Address: netip.MustParseAddr(s.PublicNet.IPv4.IP.String())}
-		if got := b.DataPlane().balancers.Passes(lb.ID, target, 30080); got != tc.passes {
+		if got := b.DataPlane().balancers.Refusal(lb.ID, target, 30080) == ""; got != tc.passes {
 			t.Errorf("%s: a new connection arrives: %t, want %t", tc.what, got, tc.passes)
 		}
 		if tc.want == "unhealthy" {
@@ -153,4 +156,55 @@ func detailOf(t *testing.T, b balanced, lb *hcloud.LoadBalancer) string {
 		return target.Health[0].Detail
 	}
 	return ""
+}
+
+// A server that is off serves nothing: its connections end, new ones are refused, and its health follows after as many intervals as
+// the health check has retries, as without a data plane. When it runs again, it serves again.
+func TestAServerThatIsOffServesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBalanced(t)
+	ctx := t.Context()
+	if err := b.SetSpeed(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	s := b.server(t, "web-0")
+	lb := b.guardedBalancer(t)
+	step := func(d time.Duration, want string) {
+		t.Helper()
+		if err := b.Step(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.health(t, lb); got != want {
+			t.Errorf("%v later the health is %s, want %s", d, got, want)
+		}
+	}
+	step(0, "healthy")
+	established, err := b.DataPlane().DialContext(ctx, "tcp", net.JoinHostPort(lb.PublicNet.IPv4.IP.String(), "8080"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = established.Close() }()
+	request(t, established)
+	if _, _, err := b.client.Server.Poweroff(ctx, s); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, established); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection continues: %d bytes, %v", n, err)
+	}
+	url := "http://" + net.JoinHostPort(lb.PublicNet.IPv4.IP.String(), "8080") + "/"
+	if got := b.get(ctx, t, url); strings.HasPrefix(got, "200") {
+		t.Errorf("the server that is off answers %q", got)
+	}
+	step(45*time.Second-1, "healthy")
+	step(1, "unhealthy")
+	if got := detailOf(t, b, lb); got != "layer4_no_connection" {
+		t.Errorf("the target is unhealthy because of %s", got)
+	}
+	if _, _, err := b.client.Server.Poweron(ctx, s); err != nil {
+		t.Fatal(err)
+	}
+	step(45*time.Second, "healthy")
+	if got := b.get(ctx, t, url); got != "200 web-0" {
+		t.Errorf("the server that is on again answers %q", got)
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -205,11 +204,17 @@ func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 	if _, _, err := b.client.LoadBalancer.DeleteWithResult(t.Context(), lb); err != nil {
 		t.Fatal(err)
 	}
-	for len(b.DataPlane().Endpoints(lb.ID)) > 0 { // until the data plane has removed it, or the test times out
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
-		runtime.Gosched()
+	b.follow(t)
+	if e := b.DataPlane().Endpoints(lb.ID); len(e) > 0 {
+		t.Errorf("a load balancer that was deleted listens on %v", e)
+	}
+}
+
+// follow waits until the data plane has followed all changes.
+func (b balanced) follow(t *testing.T) {
+	t.Helper()
+	if err := b.Step(t.Context(), 0); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -254,11 +259,9 @@ func TestTheDataPlaneFollowsASnapshot(t *testing.T) {
 	if got := b.get(ctx, t, url); got != "200 web-0" {
 		t.Errorf("the load balancer of the snapshot answers %q", got)
 	}
-	for len(b.DataPlane().Endpoints(later.ID)) > 0 { // until the data plane has removed it, or the test times out
-		if ctx.Err() != nil {
-			t.Fatal("the load balancer that is not in the snapshot listens still")
-		}
-		runtime.Gosched()
+	b.follow(t)
+	if len(b.DataPlane().Endpoints(later.ID)) > 0 {
+		t.Error("the load balancer that is not in the snapshot listens still")
 	}
 }
 
@@ -276,6 +279,5 @@ func (b balanced) awaitTraffic(t *testing.T, lb *hcloud.LoadBalancer) {
 		if got.IngoingTraffic > 0 && got.OutgoingTraffic > 0 {
 			return
 		}
-		runtime.Gosched()
 	}
 }

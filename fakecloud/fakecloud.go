@@ -260,7 +260,9 @@ func (c *Cloud) setUpControl() {
 func (c *Cloud) startPackets(o *Options) (err error) {
 	if o.DataPlane != nil {
 		c.dataPlane = &DataPlane{plane.StartBalancers(c.cloud, plane.Options(*o.DataPlane))}
-		c.controller.Endpoints, c.controller.Traffic = c.dataPlane.balancers.AllEndpoints, c.dataPlane.balancers.AllTraffic
+		balancers := c.dataPlane.balancers
+		c.controller.Endpoints, c.controller.Traffic = balancers.AllEndpoints, balancers.AllTraffic
+		c.controller.StepDataPlane = balancers.Step
 	}
 	if o.Router != nil {
 		c.network = o.Router.Network

@@ -29,8 +29,9 @@ type balancer struct {
 	closed    bool
 	conns     map[*clientConn]struct{}
 	exchanges map[*exchange]struct{}
-	max       int           // limit of open connections; 0 means no limit
-	freed     chan struct{} // closed and replaced when a connection ends or max changes
+	links     map[string]map[*targetConn]struct{} // by the target's key
+	max       int                                 // limit of open connections; 0 means no limit
+	freed     chan struct{}                       // closed and replaced when a connection ends or max changes
 }
 
 func newBalancer(e *Engine, id int64) *balancer {
@@ -42,6 +43,7 @@ func newBalancer(e *Engine, id int64) *balancer {
 		targets:   map[string]*targetStats{},
 		conns:     map[*clientConn]struct{}{},
 		exchanges: map[*exchange]struct{}{},
+		links:     map[string]map[*targetConn]struct{}{},
 		spare:     spareLinks{links: map[*backend][]*link{}},
 		freed:     make(chan struct{}),
 	}

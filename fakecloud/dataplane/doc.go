@@ -12,9 +12,9 @@
 // TCP, HTTP and HTTPS services, redirect from HTTP to HTTPS, certificates selected by server name,
 // sticky sessions by cookie, X-Forwarded headers, the PROXY protocol, WebSocket and other upgrades,
 // HTTP/2 towards the client, idle timeouts, round robin and least connections over the healthy
-// targets, firewalls that drop packets to targets ([Filter]), health checks over TCP, HTTP and HTTPS,
-// the connection limit of the load balancer's type, and the figures behind the metrics endpoints: of the load balancer, and of its
-// targets ([Traffic]).
+// targets, firewalls that drop packets to targets and targets that are off ([Filter], [Engine.Disconnect]),
+// health checks over TCP, HTTP and HTTPS, the connection limit of the load balancer's type, and the
+// figures behind the metrics endpoints: of the load balancer, and of its targets ([Traffic]).
 //
 // # What is known of the real load balancer, and what is inferred
 //
@@ -30,7 +30,7 @@
 //     accepted and closed at once (inferred). By the same statement a target with unknown health gets
 //     no traffic; in 2020 users saw such a target get some (issue 109 there).
 //   - A target that is removed or becomes unhealthy keeps its connections and gets no new ones
-//     (inferred: HAProxy's default, no shutdown of sessions).
+//     (inferred: HAProxy's default, no shutdown of sessions), unless it is off.
 //   - Requests that are invalid, incomplete or unusual have HAProxy 2.6's outcome: the status, and whether the connection
 //     continues. A test compares about a hundred of them with HAProxy where it is installed.
 //   - A client that half-closes its connection gets its answer (HAProxy without option abortonclose). So the request to

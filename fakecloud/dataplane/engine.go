@@ -29,10 +29,11 @@ var (
 // error counts as a refused connection.
 type Resolver func(t Target, port uint16) (string, error)
 
-// Filter reports whether a firewall lets a load balancer's packets through to a port of a target. It is called at the
-// start of each connection and each probe, which time out if it returns false. Established connections continue. It must
-// not block for long.
-type Filter func(loadBalancer int64, t Target, port uint16) bool
+// Filter returns "" if a load balancer can connect to a port of a target. If it returns DetailNoConnection, such as for a
+// server that is off, the connection is refused. With another detail the packets are dropped, such as by a firewall, so that it
+// times out. It is called at the start of each connection and each probe. Established connections continue: see
+// [Engine.Disconnect]. It must not block for long.
+type Filter func(loadBalancer int64, t Target, port uint16) HealthDetail
 
 // Defaults of Options.
 const (
@@ -46,7 +47,7 @@ type Options struct {
 	Binder Binder
 	// Resolver locates targets. If nil, the target's address is used unchanged.
 	Resolver Resolver
-	// Filter decides whether packets reach a target's port. If nil, all do.
+	// Filter decides whether a target's port can be reached. If nil, all can.
 	Filter Filter
 	// Health receives a report when a target is new (Unknown) and when its status, detail or code changes. The reports of one
 	// target and service are in order. The probing goroutine calls it without a lock of the engine, so that it may call the
@@ -199,6 +200,14 @@ func (e *Engine) Retarget(id int64, add []Target, remove []string) error {
 		}
 	}
 	return nil
+}
+
+// Disconnect closes a load balancer's connections to the targets with some keys, which may be removed ones. Call it when a target
+// is off: a connection that begins meanwhile is closed, too, if the filter refuses it by then.
+func (e *Engine) Disconnect(id int64, keys ...string) {
+	if lb, err := e.balancer(id); err == nil {
+		lb.disconnect(keys)
+	}
 }
 
 // Rebind tries again to listen on the ports that a load balancer has in the cloud, where its listeners got

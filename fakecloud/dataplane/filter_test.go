@@ -15,19 +15,32 @@ import (
 type wall struct {
 	mu      sync.Mutex
 	closed  map[string][]uint16 // by target key
+	off     map[string]bool     // by target key
 	dropped map[uint16]int
 }
 
-func newWall() *wall { return &wall{closed: map[string][]uint16{}, dropped: map[uint16]int{}} }
+func newWall() *wall {
+	return &wall{closed: map[string][]uint16{}, off: map[string]bool{}, dropped: map[uint16]int{}}
+}
 
-func (w *wall) filter(loadBalancer int64, t Target, port uint16) bool {
+func (w *wall) filter(loadBalancer int64, t Target, port uint16) HealthDetail {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.off[t.Key] {
+		return DetailNoConnection
+	}
 	if loadBalancer == lbID && !slices.Contains(w.closed[t.Key], port) {
-		return true
+		return ""
 	}
 	w.dropped[port]++
-	return false
+	return DetailConnectTimeout
+}
+
+// power switches a target on or off.
+func (w *wall) power(key string, on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.off[key] = !on
 }
 
 // close makes the wall drop the packets to some ports of a target, and to no other ports of it.
@@ -202,4 +215,70 @@ func TestRemovingALoadBalancerEndsDroppedAttempts(t *testing.T) {
 func isTimeout(err error) bool {
 	ne, ok := errors.AsType[net.Error](err)
 	return ok && ne.Timeout()
+}
+
+// A target that is off refuses at once what is new. Disconnect ends what is open, and no request is lost that another target can answer.
+func TestATargetThatIsOffEndsItsConnections(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []Protocol{TCP, HTTP} {
+		t.Run(string(protocol), func(t *testing.T) {
+			t.Parallel()
+			w := newWall()
+			l := newLab(t, Options{Filter: w.filter})
+			a, b := l.place("a", at(newHTTPTarget(t, "a", nil))), l.place("b", at(newHTTPTarget(t, "b", nil)))
+			s := tcpService(80)
+			s.Protocol = protocol
+			l.apply(balance([]Service{s}, a))
+			l.awaitHealth(Healthy, 80, a)
+			client := l.client()
+			ask := func() string {
+				resp, err := client.Get("http://" + lbAddr.String() + ":80/")
+				if err != nil {
+					return err.Error()
+				}
+				defer closeQuietly(resp.Body)
+				return resp.Header.Get("Target")
+			}
+			if got := ask(); got != "a" {
+				t.Fatalf("target %q answers, want a", got)
+			}
+			l.apply(balance([]Service{s}, a, b))
+			l.awaitHealth(Healthy, 80, b)
+			w.power("a", false)
+			l.Disconnect(lbID, "a")
+			lb, _ := l.balancer(lbID)
+			await(t, "no connection to a is left", func() bool {
+				lb.mu.Lock()
+				defer lb.mu.Unlock()
+				return len(lb.links["a"]) == 0
+			})
+			for range 4 {
+				if got := ask(); got != "b" {
+					t.Errorf("target %q answers, want b", got)
+				}
+			}
+		})
+	}
+}
+
+// A connection that begins while the target goes off, after the filter has let it through, does not stay.
+func TestAConnectionThatMissesDisconnectIsClosed(t *testing.T) {
+	t.Parallel()
+	w := newWall()
+	var l *lab
+	l = newLab(t, Options{Filter: w.filter, Resolver: func(tg Target, port uint16) (string, error) {
+		if port == 80 { // between the filter and the connection
+			w.power("a", false)
+			l.Disconnect(lbID, "a")
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.places[tg.Key], nil
+	}})
+	tg := l.place("a", newTCPTarget(t, "a").at())
+	s := tcpService(80)
+	s.HealthCheck.Port = 10256
+	l.apply(balance([]Service{s}, tg))
+	l.awaitHealth(Healthy, 80, tg)
+	awaitClosed(t, l.dial(80))
 }

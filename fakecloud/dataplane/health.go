@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // HealthStatus is the health of a target for one service.
@@ -67,6 +68,7 @@ type backend struct {
 	state  healthState
 	stop   context.CancelFunc // ends the current monitor
 	serial int                // number of the current monitor; results of other monitors are stale
+	pause  pause
 }
 
 func newBackend(s *service, t Target) *backend {
@@ -163,13 +165,14 @@ func (b *backend) watch(conf *serviceConf) {
 	b.stop = cancel
 	b.serial++
 	b.state.failures, b.state.successes = 0, 0
-	serial, first := b.serial, b.reportLocked()
+	serial, first, now := b.serial, b.reportLocked(), e.clock.Now()
+	b.pause.begin(now.Add(conf.HealthCheck.Timeout))
 	e.tasks.run(func() {
 		defer cancel()
 		if fresh {
 			e.opts.Health(first)
 		}
-		b.monitor(ctx, serial, conf)
+		b.monitor(ctx, serial, conf, now.Add(conf.HealthCheck.Interval))
 	})
 }
 
@@ -179,19 +182,18 @@ func (b *backend) unwatch() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.serial++
+	b.pause.until(never)
 	if b.stop != nil {
 		b.stop()
 	}
 }
 
-// monitor probes until ctx is done. Probes of one target and service never overlap: a probe that takes
-// longer than the interval delays the next one.
-func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf) {
+// monitor probes until ctx is done, for the second time at time next. Probes of one target and service never overlap: a probe
+// that takes longer than the interval delays the next one.
+func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf, next time.Time) {
 	e := b.service.lb.engine
-	ticker := e.clock.NewTicker(conf.HealthCheck.Interval)
-	defer ticker.Stop()
 	for {
-		result := e.probe(ctx, b.service.lb.id, b.target, conf)
+		result := e.probe(ctx, b.service.lb.id, b.target, conf, func() { b.pauseAs(serial, (*pause).drop) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -200,11 +202,36 @@ func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf) {
 				"listen_port", report.ListenPort, "status", report.Status, "detail", report.Detail, "error", result.err)
 			e.opts.Health(report)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
+		if wait := next.Sub(e.clock.Now()); wait > 0 {
+			timer := e.clock.NewTimer(wait)
+			b.pauseAs(serial, func(p *pause) { p.until(next) })
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-timer.C():
+			}
 		}
+		now := e.clock.Now()
+		b.pauseAs(serial, func(p *pause) { p.begin(now.Add(conf.HealthCheck.Timeout)) })
+		next = nextTick(next, now, conf.HealthCheck.Interval)
+	}
+}
+
+// nextTick returns the next time after now, in step with an earlier tick. If the clock was set back, the step begins anew.
+func nextTick(tick, now time.Time, interval time.Duration) time.Time {
+	if tick.After(now) {
+		return now.Add(interval)
+	}
+	return tick.Add((now.Sub(tick)/interval + 1) * interval)
+}
+
+// pauseAs changes the pause of a monitor, unless it was replaced.
+func (b *backend) pauseAs(serial int, change func(*pause)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if serial == b.serial {
+		change(&b.pause)
 	}
 }
 

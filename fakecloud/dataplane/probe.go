@@ -25,13 +25,13 @@ type probeResult struct {
 
 func (r probeResult) ok() bool { return r.detail == "" }
 
-// probe checks one target once, within the health check's timeout.
-func (e *Engine) probe(ctx context.Context, loadBalancer int64, t Target, conf *serviceConf) probeResult {
+// probe checks one target once, within the health check's timeout. It calls dropped if it can only time out.
+func (e *Engine) probe(ctx context.Context, loadBalancer int64, t Target, conf *serviceConf, dropped func()) probeResult {
 	hc := conf.HealthCheck
 	ctx, cancel := withTimeout(ctx, e.clock, hc.Timeout)
 	defer cancel()
 
-	c, err := e.dialTarget(ctx, loadBalancer, t, hc.Port)
+	c, err := e.dialTarget(ctx, loadBalancer, t, hc.Port, dropped)
 	if err != nil {
 		return probeResult{detail: timeoutOr(ctx, DetailConnectTimeout, DetailNoConnection), err: err}
 	}

@@ -80,11 +80,15 @@ func (s *service) dial(ctx context.Context, conf *serviceConf, b *backend, clien
 	e := s.lb.engine
 	connecting, cancel := withTimeout(ctx, e.clock, e.opts.ConnectTimeout)
 	defer cancel()
-	c, err := e.dialTarget(connecting, s.lb.id, b.target, conf.DestinationPort)
+	c, err := e.dialTarget(connecting, s.lb.id, b.target, conf.DestinationPort, func() {})
 	if err != nil {
 		return nil, err
 	}
-	c = b.target.counted(c)
+	c = s.lb.connected(b.target, c)
+	if e.refusal(s.lb.id, b.target, conf.DestinationPort) == DetailNoConnection { // since it was asked before, Disconnect was called
+		closeQuietly(c)
+		return nil, refused(b.target, conf.DestinationPort)
+	}
 	if conf.ProxyProtocol {
 		if err := writeHeader(c, e.opts.ProxyProtocolVersion, client.RemoteAddr(), client.front); err != nil {
 			closeQuietly(c)
@@ -94,10 +98,16 @@ func (s *service) dial(ctx context.Context, conf *serviceConf, b *backend, clien
 	return c, nil
 }
 
-// dialTarget connects to a port of a target until ctx ends.
-func (e *Engine) dialTarget(ctx context.Context, loadBalancer int64, t Target, port uint16) (net.Conn, error) {
-	if err := e.filter(ctx, loadBalancer, t, port); err != nil {
-		return nil, err
+// dialTarget connects to a port of a target until ctx ends. It calls dropped if nothing can come before.
+func (e *Engine) dialTarget(ctx context.Context, loadBalancer int64, t Target, port uint16, dropped func()) (net.Conn, error) {
+	switch e.refusal(loadBalancer, t, port) {
+	case "":
+	case DetailNoConnection:
+		return nil, refused(t, port)
+	default:
+		dropped()
+		<-ctx.Done()
+		return nil, fmt.Errorf("connect to port %d of target %s: %w; permit it in the firewall", port, t.Key, context.Cause(ctx))
 	}
 	address, err := e.opts.Resolver(t, port)
 	if err != nil {
@@ -107,11 +117,14 @@ func (e *Engine) dialTarget(ctx context.Context, loadBalancer int64, t Target, p
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// filter waits until ctx ends if the packets to a target are dropped: an answer never comes.
-func (e *Engine) filter(ctx context.Context, loadBalancer int64, t Target, port uint16) error {
-	if e.opts.Filter == nil || e.opts.Filter(loadBalancer, t, port) {
-		return nil
+// refusal returns why the filter lets no connection through, or "".
+func (e *Engine) refusal(loadBalancer int64, t Target, port uint16) HealthDetail {
+	if e.opts.Filter == nil {
+		return ""
 	}
-	<-ctx.Done()
-	return fmt.Errorf("connect to port %d of target %s: %w; permit it in the firewall", port, t.Key, context.Cause(ctx))
+	return e.opts.Filter(loadBalancer, t, port)
+}
+
+func refused(t Target, port uint16) error {
+	return fmt.Errorf("connect to port %d of target %s: it is off or has lost its address; switch it on or attach it again", port, t.Key)
 }

@@ -1,7 +1,9 @@
 package dataplane
 
 import (
+	"maps"
 	"net"
+	"slices"
 	"sync/atomic"
 )
 
@@ -15,26 +17,44 @@ type Traffic struct {
 	Out atomic.Int64 // from the target
 }
 
-// counted returns a connection to the target that counts its bytes, or c itself if they are not to be counted.
-func (t Target) counted(c net.Conn) net.Conn {
-	if t.Traffic == nil {
-		return c
+// connected returns a connection to a target that counts its bytes and that disconnect closes.
+func (lb *balancer) connected(t Target, c net.Conn) net.Conn {
+	out := &targetConn{c, lb, t}
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	if lb.links[t.Key] == nil {
+		lb.links[t.Key] = map[*targetConn]struct{}{}
 	}
-	return &targetConn{c, t.Traffic}
+	lb.links[t.Key][out] = struct{}{}
+	return out
+}
+
+// disconnect closes the connections to the targets with some keys.
+func (lb *balancer) disconnect(keys []string) {
+	lb.mu.Lock()
+	var all []*targetConn
+	for _, key := range keys {
+		all = slices.AppendSeq(all, maps.Keys(lb.links[key]))
+	}
+	lb.mu.Unlock()
+	for _, c := range all {
+		abort(c)
+	}
 }
 
 // targetConn is a connection to a target. The copying goes through a buffer anyway (see copyBufferSize), so that all that
-// it costs are two additions.
+// counting costs are two additions.
 type targetConn struct {
 	net.Conn
-	traffic *Traffic
+	lb     *balancer
+	target Target
 }
 
 // Read reads from the target.
 func (c *targetConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 {
-		c.traffic.Out.Add(int64(n))
+	if n > 0 && c.target.Traffic != nil {
+		c.target.Traffic.Out.Add(int64(n))
 	}
 	return n, err
 }
@@ -42,10 +62,21 @@ func (c *targetConn) Read(p []byte) (int, error) {
 // Write writes to the target.
 func (c *targetConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	if n > 0 {
-		c.traffic.In.Add(int64(n))
+	if n > 0 && c.target.Traffic != nil {
+		c.target.Traffic.In.Add(int64(n))
 	}
 	return n, err
+}
+
+// Close closes the connection. It may be called several times.
+func (c *targetConn) Close() error {
+	c.lb.mu.Lock()
+	delete(c.lb.links[c.target.Key], c)
+	if len(c.lb.links[c.target.Key]) == 0 {
+		delete(c.lb.links, c.target.Key)
+	}
+	c.lb.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // NetConn returns the connection.

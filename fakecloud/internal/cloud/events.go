@@ -143,6 +143,8 @@ func (h *eventHub) close() {
 // Subscription is a queue of events. It never loses an event and never makes the cloud wait, so it
 // grows while the subscriber does not read.
 type Subscription struct {
+	// Since is the Seq of the latest event before the subscription.
+	Since   uint64
 	cloud   *Cloud
 	encoded bool
 	once    sync.Once
@@ -162,7 +164,7 @@ func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) { return c.Subscri
 func (c *Cloud) SubscribeEncoded(encode func(*Event) []byte) (*Subscription, map[int64]*State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := &Subscription{cloud: c, encoded: encode != nil, closed: make(chan struct{}), at: c.events.last}
+	s := &Subscription{Since: c.events.seq, cloud: c, encoded: encode != nil, closed: make(chan struct{}), at: c.events.last}
 	if s.encoded {
 		c.events.encode = encode
 		c.events.encoded++

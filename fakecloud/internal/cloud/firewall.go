@@ -30,7 +30,7 @@ const (
 //
 // Reproduced: the rules and their limits, the resources and their expansion as labels and public addresses change, the
 // status of the firewall on each server (pending while an action runs), no change while rules are set (conflict), and what
-// load balancers reach ([State.Reaches]). Left out: the rules for outbound traffic, and all packets that no load balancer
+// load balancers reach ([State.Refusal]). Left out: the rules for outbound traffic, and all packets that no load balancer
 // sends.
 type Firewall struct {
 	store.Meta

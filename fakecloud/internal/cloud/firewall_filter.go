@@ -7,20 +7,32 @@ import (
 	"strings"
 )
 
-// Reaches reports whether packets of a load balancer to a port of one of its targets pass the firewalls of the target's
-// server. Firewalls filter the public interface only (docs.hetzner.com, "Can Firewalls secure traffic to my private
-// Hetzner Cloud Networks?"), and ip targets are outside of the cloud. The packets come from the load balancer's public
-// address of the target's family.
-func (st *State) Reaches(lb *LoadBalancer, t *LoadBalancerTarget, port int) bool {
+// Refusal returns why a load balancer cannot connect to a port of one of its targets, as the detail of a health check, or "" if
+// it can. Health without packets, and the probes and connections of the data plane, all ask it.
+//
+// A server that does not run, or does not have the target's address any more, answers nothing: layer4_no_connection. One with
+// firewalls that drop the packets lets them time out: layer4_timeout. Firewalls filter the public interface only
+// (docs.hetzner.com, "Can Firewalls secure traffic to my private Hetzner Cloud Networks?"). The packets come from the load
+// balancer's public address of the target's family. ip targets are outside of the cloud: all packets reach them.
+func (st *State) Refusal(lb *LoadBalancer, t *LoadBalancerTarget, port int) string {
+	if t.Server == 0 {
+		return ""
+	}
 	s, ok := st.Servers.Get(t.Server)
-	if !ok || t.UsePrivateIP {
-		return true
+	if !ok || s.Status != ServerRunning {
+		return "layer4_no_connection"
+	}
+	if ip, ok := st.serverAddress(lb, *t); !ok || ip != t.IP {
+		return "layer4_no_connection"
 	}
 	from := lb.IPv4.Addr
 	if t.IP.Is6() {
 		from = lb.IPv6.Addr
 	}
-	return st.accepts(s, from, port)
+	if !t.UsePrivateIP && !st.accepts(s, from, port) {
+		return "layer4_timeout"
+	}
+	return ""
 }
 
 // accepts reports whether a server's firewalls accept a TCP connection. A server without firewalls accepts all. With

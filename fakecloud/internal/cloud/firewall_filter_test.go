@@ -68,14 +68,14 @@ func TestTheRulesOfFirewallsDecideWhatALoadBalancerReaches(t *testing.T) {
 		clk.Step(time.Second)
 		st := p.View()
 		for i, want := range []bool{tc.v4, tc.v6} {
-			if got := st.Reaches(lb, &lb.Targets[i], 80); got != want {
+			if got := st.Refusal(lb, &lb.Targets[i], 80) == ""; got != want {
 				t.Errorf("%s: the load balancer reaches %s: %t, want %t", tc.name, lb.Targets[i].IP, got, want)
 			}
 		}
-		if !st.Reaches(lb, &LoadBalancerTarget{Type: "server", Server: s.ID, IP: s.PrivateNets[0].IP, UsePrivateIP: true}, 80) {
+		if st.Refusal(lb, &LoadBalancerTarget{Type: "server", Server: s.ID, IP: s.PrivateNets[0].IP, UsePrivateIP: true}, 80) != "" {
 			t.Errorf("%s: the firewalls filter the private network", tc.name)
 		}
-		if !st.Reaches(lb, &LoadBalancerTarget{Type: "ip", IP: netip.MustParseAddr("203.0.113.7")}, 80) {
+		if st.Refusal(lb, &LoadBalancerTarget{Type: "ip", IP: netip.MustParseAddr("203.0.113.7")}, 80) != "" {
 			t.Errorf("%s: the firewalls filter an address outside of the cloud", tc.name)
 		}
 		for _, id := range ids {
@@ -87,7 +87,7 @@ func TestTheRulesOfFirewallsDecideWhatALoadBalancerReaches(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if st := p.View(); !st.Reaches(lb, &lb.Targets[0], 80) || !st.Reaches(lb, &lb.Targets[1], 80) {
+		if st := p.View(); st.Refusal(lb, &lb.Targets[0], 80) != "" || st.Refusal(lb, &lb.Targets[1], 80) != "" {
 			t.Fatalf("%s: the removed firewalls still filter", tc.name)
 		}
 	}
@@ -109,7 +109,7 @@ func TestAFirewallFiltersFromTheEndOfItsAction(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		for _, want := range []bool{before, after} {
-			if got := p.View().Reaches(lb, &lb.Targets[0], 80); got != want {
+			if got := p.View().Refusal(lb, &lb.Targets[0], 80) == ""; got != want {
 				t.Errorf("%s: reaches %t, want %t; during the action %t", what, got, want, before)
 			}
 			checkFirewalls(t, p.View())

@@ -190,12 +190,8 @@ func (st *State) nextHealth(lb *LoadBalancer, t *LoadBalancerTarget, h TargetHea
 		return HealthReport{}, time.Time{}, false
 	}
 	next, at = HealthReport{Status: HealthHealthy}, h.Since
-	switch {
-	case t.Type == "ip":
-	case s == nil || s.Status != ServerRunning:
-		next.Status, next.Detail = HealthUnhealthy, "layer4_no_connection"
-	case !st.Reaches(lb, t, service.HealthCheck.Port):
-		next.Status, next.Detail = HealthUnhealthy, "layer4_timeout"
+	if detail := st.Refusal(lb, t, service.HealthCheck.Port); detail != "" {
+		next.Status, next.Detail = HealthUnhealthy, detail
 	}
 	if next.Status == h.Status && next.Detail == h.Detail {
 		return HealthReport{}, time.Time{}, false

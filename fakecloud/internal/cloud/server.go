@@ -109,6 +109,9 @@ func (s *Server) PrivateNet(network int64) (ServerPrivateNet, bool) {
 	return s.PrivateNets[i], true
 }
 
+// SameRun reports whether the server has neither begun to start nor to stop since it was before.
+func (s *Server) SameRun(before *Server) bool { return s.epoch == before.epoch }
+
 // setStatus changes the status and the fields that depend on it.
 func (s *Server) setStatus(status ServerStatus, now time.Time) {
 	switch {

@@ -39,6 +39,8 @@ type Controller struct {
 	Endpoints func() []wire.LoadBalancerEndpoint
 	// Traffic, if set, returns what each load balancer has moved.
 	Traffic func() []wire.LoadBalancerTraffic
+	// StepDataPlane moves the clock by calls of step, and waits for the health checks of load balancers. It is nil without a data plane.
+	StepDataPlane func(by time.Duration, step func(time.Duration) error) error
 	// Ready, if set, reports whether clients can use the API.
 	Ready func() bool
 
@@ -131,23 +133,32 @@ func checkParts(keep []string) error {
 // ErrClock is the error if the clock of the cloud's options has no method for the request.
 var ErrClock = errors.New("the clock in the cloud's options cannot do this; leave Options.Clock empty")
 
-// Step moves the clock forward and waits until the cloud has done what became due.
+// Step moves the clock forward and waits until the cloud, and its data plane if it has one, have done what became due.
 func (c *Controller) Step(d time.Duration) error {
+	var move func(time.Duration) error
 	switch clk := c.Cloud.Clock().(type) {
 	case *simclock.Clock:
-		if err := clk.Step(d); err != nil {
+		if err := clk.CheckStep(d); err != nil {
 			return err
 		}
+		move = clk.Step
 	case interface{ Step(time.Duration) }: // k8s.io/utils/clock/testing
 		if d < 0 {
 			return fmt.Errorf("clock step %v: must not be negative", d)
 		}
-		clk.Step(d)
+		move = func(d time.Duration) error { clk.Step(d); return nil }
 	default:
 		return fmt.Errorf("step: %w", ErrClock)
 	}
-	c.Cloud.Settle()
-	return nil
+	step := func(d time.Duration) error {
+		err := move(d)
+		c.Cloud.Settle()
+		return err
+	}
+	if c.StepDataPlane != nil {
+		return c.StepDataPlane(d, step)
+	}
+	return step(d)
 }
 
 // SetSpeed makes the clock run faster or slower than the machine's. 0 stops it.

@@ -31,6 +31,7 @@ type Balancers struct {
 	// keeper is the binder, if it gives addresses to an interface; nil otherwise.
 	keeper addressKeeper
 	log    *slog.Logger
+	ended  <-chan struct{} // closed when events are not followed any more
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	once   sync.Once
@@ -40,6 +41,10 @@ type Balancers struct {
 	limit     int                      // of states: see forgetDropped
 	balancers map[int64]*balancer      // by the load balancer's id
 	traffic   map[int64]*serverTraffic // by server: what load balancers move at its public address
+	seq       uint64                   // of the latest event
+	followed  chan struct{}            // closed and replaced after events were applied
+
+	stepping sync.Mutex // held by Step
 }
 
 // addressKeeper is a binder that needs all addresses of a load balancer, such as netdev.Binder.
@@ -49,7 +54,9 @@ type addressKeeper interface {
 
 // StartBalancers applies the load balancers of a cloud on this machine until Close.
 func StartBalancers(core *cloud.Cloud, o Options) *Balancers {
-	d := &Balancers{core: core, log: o.Logger, balancers: map[int64]*balancer{}, traffic: map[int64]*serverTraffic{}}
+	d := &Balancers{
+		core: core, log: o.Logger, balancers: map[int64]*balancer{}, traffic: map[int64]*serverTraffic{}, followed: make(chan struct{}),
+	}
 	if d.log == nil {
 		d.log = slog.Default()
 	}
@@ -57,14 +64,16 @@ func StartBalancers(core *cloud.Cloud, o Options) *Balancers {
 	core.SetHealthRule(cloud.HealthReported)
 	core.CountServerTraffic()
 	d.engine = dataplane.New(dataplane.Options{
-		Binder: o.Binder, Resolver: o.Resolver, Filter: d.Passes, Health: d.report,
+		Binder: o.Binder, Resolver: o.Resolver, Filter: d.Refusal, Health: d.report,
 		Clock: core.Clock(), Logger: d.log, ProxyProtocolVersion: o.ProxyProtocolVersion,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	d.cancel = cancel
+	d.cancel, d.ended = cancel, ctx.Done()
 	sub, states := core.Subscribe()
+	d.seq = sub.Since
 	d.begin(states)
 	d.done.Go(func() {
+		defer cancel()
 		defer sub.Close()
 		for {
 			events, err := sub.NextAll(ctx)
@@ -125,11 +134,47 @@ func (d *Balancers) follow(events []cloud.Event) {
 	for i := range events {
 		d.states[events[i].Project] = events[i].State
 	}
+	held := d.held(events)
 	for _, c := range reroutedBy(events) {
 		d.apply(c)
 	}
+	d.disconnect(held)
 	d.forgetTraffic(events)
 	d.limit = forgetDropped(d.core, d.states, d.limit)
+	d.seq = events[len(events)-1].Seq
+	close(d.followed)
+	d.followed = make(chan struct{})
+}
+
+// Step moves the cloud's clock forward by calls of step, which moves it by what it gets and does what becomes due. The load
+// balancers follow what has changed, and their health checks that become due end, before it returns: see [dataplane.Engine.Step].
+func (d *Balancers) Step(by time.Duration, step func(time.Duration) error) error {
+	d.stepping.Lock()
+	defer d.stepping.Unlock()
+	d.awaitEvents()
+	return d.engine.Step(by, func(by time.Duration) error {
+		err := step(by)
+		d.awaitEvents()
+		return err
+	})
+}
+
+// awaitEvents waits until the load balancers have followed all events so far.
+func (d *Balancers) awaitEvents() {
+	seq, _ := d.core.EventCounts()
+	for {
+		d.mu.Lock()
+		reached, followed := d.seq >= seq, d.followed
+		d.mu.Unlock()
+		if reached {
+			return
+		}
+		select {
+		case <-followed:
+		case <-d.ended:
+			return
+		}
+	}
 }
 
 // forgetDropped removes the states of projects that were dropped, if there are more states than limit. It returns the next limit: to

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -108,21 +107,12 @@ func (b *balancedByChance) change() string {
 // check waits until the data plane has followed all events, and compares.
 func (b *balancedByChance) check(what string) {
 	b.Helper()
-	for !b.compare(what) {
-		if b.Context().Err() != nil {
-			b.Fatal(what, "the data plane does not follow")
-		}
-		runtime.Gosched()
-	}
-}
-
-func (b *balancedByChance) compare(what string) (followed bool) {
-	b.Helper()
+	b.plane.awaitEvents()
 	b.plane.mu.Lock()
 	defer b.plane.mu.Unlock()
 	st := b.project.View()
 	if b.plane.states[1] != st {
-		return false
+		b.Fatal(what, "the data plane does not follow")
 	}
 	lb, _ := st.LoadBalancers.Get(b.lb)
 	want := &balancer{}
@@ -151,5 +141,4 @@ func (b *balancedByChance) compare(what string) (followed bool) {
 			b.Fatalf("%s: the engine has the target %s, want %v", what, r.Target, want.holders)
 		}
 	}
-	return true
 }

@@ -3,7 +3,6 @@ package plane
 import (
 	"fmt"
 	"net/netip"
-	"runtime"
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -14,11 +13,6 @@ func TestADroppedProjectLeavesTheDataPlane(t *testing.T) {
 	t.Parallel()
 	core, plane := startStill(t)
 	first, _ := core.Project(cloud.FirstProject)
-	follows := func(p cloud.Project) bool {
-		plane.mu.Lock()
-		defer plane.mu.Unlock()
-		return plane.states[p.ID()] == p.View()
-	}
 	for i := range 200 {
 		p := core.AddProject(fmt.Sprint(i))
 		tcp, port := "tcp", 8080
@@ -30,9 +24,7 @@ func TestADroppedProjectLeavesTheDataPlane(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%2 == 0 { // else the data plane may hear of both at once
-			for !follows(p) && t.Context().Err() == nil {
-				runtime.Gosched()
-			}
+			plane.awaitEvents()
 			if len(plane.Endpoints(lb.ID)) == 0 {
 				t.Fatal("the load balancer does not listen")
 			}
@@ -42,9 +34,7 @@ func TestADroppedProjectLeavesTheDataPlane(t *testing.T) {
 		if _, _, err := first.CreateNetwork(network); err != nil {
 			t.Fatal(err)
 		}
-		for !follows(first) && t.Context().Err() == nil {
-			runtime.Gosched()
-		}
+		plane.awaitEvents()
 		if e := plane.Endpoints(lb.ID); len(e) != 0 {
 			t.Fatalf("the load balancer of a dropped project listens on %v", e)
 		}

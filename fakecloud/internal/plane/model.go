@@ -11,11 +11,11 @@ import (
 // target. What goes to a private address is not counted, because it is not on the interface whose metrics the API shows.
 func (d *Balancers) target(b *balancer, address netip.Addr) dataplane.Target {
 	out := dataplane.Target{Key: address.String(), Address: address}
-	if server := b.publicServer(address); server != 0 {
-		if d.traffic[server] == nil {
-			d.traffic[server] = &serverTraffic{}
+	if h := b.holder(address); h.server != 0 && !h.private {
+		if d.traffic[h.server] == nil {
+			d.traffic[h.server] = &serverTraffic{}
 		}
-		out.Traffic = &d.traffic[server].Traffic
+		out.Traffic = &d.traffic[h.server].Traffic
 	}
 	return out
 }

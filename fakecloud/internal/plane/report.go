@@ -77,23 +77,75 @@ func (d *Balancers) report(r dataplane.HealthReport) {
 	}
 }
 
-// Passes is the engine's filter: it reports whether the firewalls of a target's server accept a connection of a load
-// balancer, in the state of the latest event. A change of rules, of what a firewall is applied to, or of a server's labels
-// thus decides about the next connection and probe. Established connections continue: Hetzner's firewalls are stateful,
-// and it is not published what becomes of a connection when the rule that permitted it is removed.
-func (d *Balancers) Passes(loadBalancer int64, t dataplane.Target, port uint16) bool {
+// Refusal is the engine's filter: why a connection of a load balancer to a target fails, in the cloud's present state. A change of
+// a server's power, addresses or firewalls thus decides about the next connection and probe. See [Balancers.disconnect] for
+// established ones.
+func (d *Balancers) Refusal(loadBalancer int64, t dataplane.Target, port uint16) dataplane.HealthDetail {
 	d.mu.Lock()
-	var server int64
-	var st *cloud.State
+	var project int64
+	var h holder
+	held := false // else the target was removed, maybe with its server
 	if b := d.balancers[loadBalancer]; b != nil {
-		server, st = b.publicServer(t.Address), d.states[b.project]
+		project, h, held = b.project, b.holder(t.Address), len(b.holders[t.Address]) > 0
 	}
 	d.mu.Unlock()
-	if server == 0 {
-		return true
+	p, ok := d.core.Project(project)
+	if !ok || !held {
+		return dataplane.DetailNoConnection
 	}
+	st := p.View()
 	lb, ok := st.LoadBalancers.Get(loadBalancer)
-	return !ok || st.Reaches(lb, &cloud.LoadBalancerTarget{Server: server, IP: t.Address}, int(port))
+	if !ok {
+		return dataplane.DetailNoConnection
+	}
+	return dataplane.HealthDetail(st.Refusal(lb, h.target(t.Address), int(port)))
+}
+
+// disconnect closes the connections to servers that have begun to start or stop, are deleted or have left the network. Connections
+// through a firewall continue: Hetzner's firewalls are stateful, and it is not published what becomes of a connection when the rule
+// that permitted it is removed. Those to a target that was only removed continue, too.
+func (d *Balancers) disconnect(held []heldAddress) {
+	for _, a := range held {
+		st := d.states[a.project]
+		lb, ok := st.LoadBalancers.Get(a.loadBalancer)
+		if ok && (a.restarted || st.Refusal(lb, a.holder.target(a.address), 0) == string(dataplane.DetailNoConnection)) {
+			d.engine.Disconnect(lb.ID, a.address.String())
+		}
+	}
+}
+
+// heldAddress is a target's address of a server.
+type heldAddress struct {
+	project, loadBalancer int64
+	address               netip.Addr
+	holder                holder
+	restarted             bool // it is not the run of the server that it was
+}
+
+// held returns the addresses of the servers of some events, in the load balancers of which they were targets before.
+func (d *Balancers) held(events []cloud.Event) (all []heldAddress) {
+	for i := range events {
+		s, ok := events[i].Old.(*cloud.Server)
+		if !ok {
+			continue
+		}
+		now, ok := events[i].New.(*cloud.Server)
+		restarted := ok && !now.SameRun(s)
+		for _, id := range s.LoadBalancers {
+			b := d.balancers[id]
+			if b == nil {
+				continue
+			}
+			for _, address := range b.servers[s.ID] {
+				for _, h := range b.holders[address] {
+					if h.server == s.ID {
+						all = append(all, heldAddress{events[i].Project, id, address, h, restarted})
+					}
+				}
+			}
+		}
+	}
+	return all
 }
 
 // statsInterval is how often, on the cloud's clock, the cloud gets the load balancers' figures for its metrics.

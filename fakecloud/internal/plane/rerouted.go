@@ -71,14 +71,19 @@ func (b *balancer) use(t *cloud.LoadBalancerTarget) bool {
 	return len(known) == 0
 }
 
-// publicServer returns the server whose public address is that of a target, or 0.
-func (b *balancer) publicServer(address netip.Addr) int64 {
+// holder returns who has the address of a target: a server at its public or private address, or else a target of type ip.
+func (b *balancer) holder(address netip.Addr) (h holder) {
 	for _, u := range b.holders[address] {
-		if !u.private && u.server != 0 {
-			return u.server
+		if h.server == 0 || h.private && !u.private && u.server != 0 {
+			h = u
 		}
 	}
-	return 0
+	return h
+}
+
+// target returns the holder as a target of the cloud.
+func (h holder) target(address netip.Addr) *cloud.LoadBalancerTarget {
+	return &cloud.LoadBalancerTarget{Server: h.server, IP: address, UsePrivateIP: h.private}
 }
 
 // rerouted is a load balancer whose traffic some events change.

@@ -107,11 +107,18 @@ func (c *Clock) Speed() float64 { return c.rate.Load().speed }
 func (c *Clock) Step(d time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.Now()
-	if d < 0 || d > maxStep || now.Add(d).After(Latest) {
+	if err := c.CheckStep(d); err != nil {
+		return err
+	}
+	c.turn(c.Now().Add(d), c.rate.Load().speed)
+	return nil
+}
+
+// CheckStep returns the error of Step.
+func (c *Clock) CheckStep(d time.Duration) error {
+	if d < 0 || d > maxStep || c.Now().Add(d).After(Latest) {
 		return fmt.Errorf("clock step %v: must be 0 to %v, and must not lead beyond the year %d", d, maxStep, Latest.Year())
 	}
-	c.turn(now.Add(d), c.rate.Load().speed)
 	return nil
 }
 
