@@ -219,7 +219,7 @@ kubernetes: ## Build the control plane's programs that e2e needs (once; minutes)
 .PHONY: node-image
 node-image: ## The node image for `make up`: kind's own, or built from source (once; minutes)
 	@echo "the node image: pulled, or built once in minutes, then found at once" >&2
-	scripts/gorun.sh kind/cmd/kindup image
+	scripts/gorun.sh kind/cmd/kindcloud image
 
 .PHONY: ci
 ci: ## What CI runs

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs a command with a docker in its PATH that can run kind's nodes.
 #
-#	scripts/with-docker.sh go run ./kind/cmd/kindup up
+#	scripts/with-docker.sh go run ./kind/cmd/kindcloud up
 #
 # On a normal host that is the docker that is there, and this script does little
 # but run the command (see raise_inotify below). Where the Docker daemon itself lacks CAP_SYS_RESOURCE, as

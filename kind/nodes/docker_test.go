@@ -102,7 +102,7 @@ esac`
 func TestDockerMakesANodeOfAServer(t *testing.T) {
 	name := os.Getenv("KIND_TEST_CLUSTER")
 	if name == "" {
-		t.Skip("KIND_TEST_CLUSTER names no cluster (kindup up makes one)")
+		t.Skip("KIND_TEST_CLUSTER names no cluster (make up makes one)")
 	}
 	ctx := t.Context()
 	c, err := cluster.Open(ctx, name)

@@ -7,6 +7,7 @@
 //	kindcloud load IMAGE    put an image that Docker has into all nodes, and into later ones
 //	kindcloud status        show what works and what does not, and how to restart that
 //	kindcloud hypervisor    what up starts in the background
+//	kindcloud image         print the name of a node image that Docker has
 //	kindcloud down          remove it all
 //
 // Run it through scripts/up.sh, or scripts/with-docker.sh.
@@ -96,6 +97,16 @@ func command() *cobra.Command {
 					return err
 				}
 				return e.RunHypervisor(cmd.Context(), slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			},
+		},
+		&cobra.Command{
+			Use: "image", Short: "Print the name of a node image that Docker has, pulled or built", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				image, err := cluster.EnsureImage(cmd.Context(), os.Getenv("NODE_IMAGE"), cmd.ErrOrStderr())
+				if err == nil {
+					fmt.Fprintln(cmd.OutOrStdout(), image)
+				}
+				return err
 			},
 		},
 		&cobra.Command{
