@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Main runs the command of the command line, and exits: with 2 if that is wrong, with 130 after an error by which a signal has ended it, with 1
-// after any other error.
+// Main runs the command of the command line, and exits: with 2 if that is wrong, with 130 if a signal ends it, with 1 after any other
+// error.
 func Main(root *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	code, err := Run(ctx, root)
@@ -46,7 +46,8 @@ func Run(ctx context.Context, root *cobra.Command) (code int, err error) {
 			switch {
 			case cmd.HasSubCommands() && len(args) > 0:
 				cmd.SuggestionsMinimumDistance = 2
-				return Usage(fmt.Errorf("%q: is not a command%s; %s --help lists them", args[0], meant("", cmd.SuggestionsFor(args[0])), cmd.Name()))
+				return Usage(fmt.Errorf("%q: is not a command%s; %s --help lists them",
+					args[0], meant("", cmd.SuggestionsFor(args[0])), cmd.Name()))
 			case check != nil && check(cmd, args) != nil:
 				return Usage(fmt.Errorf("the arguments %q do not fit: call %s", args, cmd.UseLine()))
 			}

@@ -106,7 +106,8 @@ func TestOurCCMIsDescribed(t *testing.T) {
 
 func TestAMissingDescriptionIsNamed(t *testing.T) {
 	t.Setenv(EnvCCM, "none.yaml")
-	want := "CCM=none.yaml: cannot read the description of the CCM: no such file or directory; name a file such as e2e/ccms/ccm-from-scratch.yaml"
+	want := "CCM=none.yaml: cannot read the description of the CCM: no such file or directory; " +
+		"name a file such as e2e/ccms/ccm-from-scratch.yaml"
 	if _, err := LoadCCM(); err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}

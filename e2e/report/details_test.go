@@ -44,8 +44,10 @@ func TestDetailsHaveStepsFiguresAndNotes(t *testing.T) {
 	s := types.SpecReport{
 		State: types.SpecStatePassed, StartTime: noon, EndTime: noon.Add(time.Minute),
 		// An entry that a function makes, in a table below another container.
-		LeafNodeLocation:            types.CodeLocation{FileName: "fault_test.go", LineNumber: 72},
-		ContainerHierarchyLocations: []types.CodeLocation{{FileName: "fault_test.go", LineNumber: 90}, {FileName: "fault_test.go", LineNumber: 165}},
+		LeafNodeLocation: types.CodeLocation{FileName: "fault_test.go", LineNumber: 72},
+		ContainerHierarchyLocations: []types.CodeLocation{
+			{FileName: "fault_test.go", LineNumber: 90}, {FileName: "fault_test.go", LineNumber: 165},
+		},
 		SpecEvents: types.SpecEvents{
 			step(0, "creating"), {SpecEventType: types.SpecEventNodeEnd, Message: "not a step"}, step(1500*time.Millisecond, "changing"),
 		},

@@ -22,7 +22,8 @@ func TestAServerIsStoppedStartedAndDeletedFromThePage(t *testing.T) {
 	s.Sees("the token that the program has printed")
 	s.order(ctx, "web-1")
 	server := s.server("web-1")
-	Eval[chromedp.Void](s.Page, "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async text => { window.copied = text; }}}); undefined")
+	Eval[chromedp.Void](s.Page,
+		"Object.defineProperty(navigator, 'clipboard', {value: {writeText: async text => { window.copied = text; }}}); undefined")
 
 	s.Click("web-1")
 	s.CheckLightAndDark("server with buttons")
@@ -69,7 +70,8 @@ func TestAServerIsStoppedStartedAndDeletedFromThePage(t *testing.T) {
 	if gone, _, err := s.client.Server.GetByID(ctx, server.ID); gone != nil || err != nil {
 		t.Errorf("a client still sees the server: %v, %v", gone, err)
 	}
-	if has := Eval[bool](s.Page, fmt.Sprintf("fetch('.').then(r => r.text()).then(t => (t + document.documentElement.outerHTML).includes(%q))", token)); has {
+	page := "fetch('.').then(r => r.text()).then(t => t + document.documentElement.outerHTML)"
+	if Eval[bool](s.Page, fmt.Sprintf("%s.then(t => t.includes(%q))", page, token)) {
 		t.Error("the token is on the page")
 	}
 	s.CheckConsole(s.host())

@@ -49,8 +49,8 @@ func TestTheMapShowsWhatEachTargetGets(t *testing.T) {
 		Services: []hcloud.LoadBalancerCreateOptsService{{
 			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(8080), DestinationPort: new(80),
 			HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
-				Protocol: hcloud.LoadBalancerServiceProtocolTCP, Port: new(80), Interval: new(15 * time.Second), Timeout: new(10 * time.Second),
-				Retries: new(1),
+				Protocol: hcloud.LoadBalancerServiceProtocolTCP, Port: new(80),
+				Interval: new(15 * time.Second), Timeout: new(10 * time.Second), Retries: new(1),
 			},
 		}},
 	})

@@ -39,7 +39,9 @@ func (d *doctor) line(level, format string, args []any) {
 func newDoctorCommand(lookup func(string) (string, bool)) *cobra.Command {
 	var s settings
 	var flags clientFlags
-	cmd := &cobra.Command{Use: "doctor", Short: "Say what is missing on this machine; exit with 1 if no cloud can start", Args: arguments(0, 0)}
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Say what is missing on this machine; exit with 1 if no cloud can start", Args: arguments(0, 0),
+	}
 	s.addAddresses(cmd.Flags())
 	flags.addStateFile(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -120,7 +122,8 @@ func (d *doctor) loopback() {
 	for _, address := range []string{"127.65.0.1", "127.66.0.1"} {
 		socket, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 		if err != nil {
-			d.note("%s is not on this machine: with --data-plane, load balancers listen on ports of 127.0.0.1, which the log names", address)
+			d.note("%s is not on this machine: with --data-plane, load balancers listen on ports of 127.0.0.1, which the log names",
+				address)
 			continue
 		}
 		_ = socket.Close()

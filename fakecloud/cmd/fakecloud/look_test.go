@@ -109,7 +109,7 @@ func TestTheDoctorNamesWhatIsMissing(t *testing.T) {
 	busy := start(t, nil)
 	api := strings.TrimSuffix(strings.TrimPrefix(busy.endpoint, "http://"), "/v1")
 	control := strings.TrimPrefix(busy.control, "http://")
-	bin, real := t.TempDir(), strings.Repeat("b", len(fakecloud.DefaultToken))
+	bin, secret := t.TempDir(), strings.Repeat("b", len(fakecloud.DefaultToken))
 	script(t, bin, "curl", `echo "curl 7.81.0 (x86_64) libcurl/7.81.0"`)
 	script(t, bin, "go", `echo "go version go1.9.2 linux/amd64"`)
 	script(t, bin, "kubectl", `echo "Client Version: v1.36.0"`)
@@ -127,7 +127,7 @@ func TestTheDoctorNamesWhatIsMissing(t *testing.T) {
 			`ok +curl 7.81.0, .*`, `ok +kubectl 1.36.0, .*`, `note +jq, to read answers.*, is not there: install it .*`,
 			`note +go 1.9.2, .*, is too old: install go1.26 or later`, `note +Docker Engine, .*, refuses this user: add it to the group docker.*`,
 			`(ok|note) +127.65.0.1 is .*`, `(ok|note) +127.66.0.1 is .*`}},
-		{"a real token", []string{"HCLOUD_TOKEN=" + real}, free, 0, []string{`note +HCLOUD_TOKEN looks like a token of the real cloud.*unset it`}},
+		{"a real token", []string{"HCLOUD_TOKEN=" + secret}, free, 0, []string{`note +HCLOUD_TOKEN looks like a token of the real cloud.*unset it`}},
 		{"no programs", []string{"PATH=/nowhere"}, free, 0, []string{`note +curl, .*, is not there.*`, `note +Docker Engine, .*, is not there.*`}},
 		{"a port that is used", nil, []string{"--listen", api, "--control", "127.0.0.1:0"}, 1, []string{
 			`fix +` + api + `, for --listen, cannot be used; end the program that has it, or name another address .*`}},
@@ -138,7 +138,7 @@ func TestTheDoctorNamesWhatIsMissing(t *testing.T) {
 	} {
 		s := newShell(t, append([]string{"PATH=" + bin}, c.env...)...)
 		out, logs, status := s.run(append([]string{"doctor"}, c.args...)...)
-		if status != c.status || logs != "" || strings.Contains(out, real) {
+		if status != c.status || logs != "" || strings.Contains(out, secret) {
 			t.Errorf("%s: exit status %d, want %d\n%s%s", c.name, status, c.status, out, logs)
 		}
 		for _, want := range c.want {

@@ -130,8 +130,8 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 		return nil, "", fmt.Errorf("--project-ttl %v: must be more than 0", time.Duration(s.projectTTL))
 	}
 	o := fakecloud.Options{
-		Actions: s.actions, KeepActions: time.Duration(s.keepActions), RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts,
-		Logger: log, AutoProjects: s.projects == projectsAuto, ProjectTTL: time.Duration(s.projectTTL),
+		Actions: s.actions, KeepActions: time.Duration(s.keepActions), RateLimit: s.rateLimit, APIDate: s.apiDate,
+		AllowedHosts: s.allowedHosts, Logger: log, AutoProjects: s.projects == projectsAuto, ProjectTTL: time.Duration(s.projectTTL),
 	}
 	if err := s.networkOptions(&o, devices, log); err != nil {
 		return nil, "", err

@@ -76,7 +76,8 @@ func describe(ctx context.Context, cloud *remote.Client, control string, flags *
 	if s, err := flags.server(); err == nil && s != nil && s.Control == control {
 		fmt.Fprintf(w, "process\t%d\nendpoint\t%s\nlog\t%s\n", s.PID, s.Endpoint, s.Log)
 	}
-	fmt.Fprintf(w, "page\t%s\ncontrol API\t%s\nrequests\t%d\nrunning actions\t%d, without those that hang\n", control, control, requests, len(actions))
+	fmt.Fprintf(w, "page\t%s\ncontrol API\t%s\nrequests\t%d\nrunning actions\t%d, without those that hang\n",
+		control, control, requests, len(actions))
 	return w.Flush()
 }
 

@@ -63,7 +63,8 @@ func printClock(cmd *cobra.Command, cloud *remote.Client) error {
 // newResetCommand returns the command that empties the cloud.
 func newResetCommand() *cobra.Command {
 	var keep []string
-	cmd := newClientCommand("reset", "Remove resources, actions, faults, scenarios and the journal, and fill the rate limits", arguments(0, 0),
+	cmd := newClientCommand(
+		"reset", "Remove resources, actions, faults, scenarios and the journal, and fill the rate limits", arguments(0, 0),
 		func(cmd *cobra.Command, cloud *remote.Client, _ []string) error {
 			return cloud.Reset(cmd.Context(), keep...)
 		})

@@ -179,8 +179,10 @@ func addHelp(root *cobra.Command) {
 
 // newVersionCommand returns the command that prints the version.
 func newVersionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: arguments(0, 0), RunE: func(cmd *cobra.Command, _ []string) error {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), cmd.Root().Name(), "version", version())
-		return err
-	}}
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: arguments(0, 0), RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmd.Root().Name(), "version", version())
+			return err
+		},
+	}
 }

@@ -99,7 +99,8 @@ func TestMessagesSayWhatToDo(t *testing.T) {
 		if strings.HasPrefix(m.line, "--") && !strings.Contains(m.line, "listen") {
 			args = append(args, "--listen", "127.0.0.1:0")
 		}
-		if strings.HasPrefix(m.line, "--") && !strings.Contains(m.line, "--control") && !slices.Contains(args, "--listen=") && len(args) > 1 {
+		if strings.HasPrefix(m.line, "--") && !strings.Contains(m.line, "--control") && !slices.Contains(args, "--listen=") &&
+			len(args) > 1 {
 			args = append(args, "--control", "127.0.0.1:0")
 		}
 		if runtime.GOOS == "windows" && strings.Contains(m.want, "no such file") {
@@ -120,7 +121,8 @@ func TestAServerWithAWrongFlagEndsWithTheStatusOfOne(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
 	_, logs, status := s.run("start", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--actions", "soon")
-	if want := "fakecloud: start: action profile \"soon\": must be instant, realistic or a duration such as 250ms\n"; logs != want || status != 2 {
+	want := "fakecloud: start: action profile \"soon\": must be instant, realistic or a duration such as 250ms\n"
+	if logs != want || status != 2 {
 		t.Errorf("exit status %d, %s, want 2, %s", status, logs, want)
 	}
 }

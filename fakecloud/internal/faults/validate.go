@@ -206,8 +206,8 @@ var validCode = regexp.MustCompile(`^[a-z][a-z0-9_]{0,99}$`)
 func checkEffect(e *fault.Effect) error {
 	allowed, ok := parameters[e.Kind]
 	if !ok {
-		kinds := slices.Sorted(maps.Keys(parameters))
-		return fmt.Errorf("effect.kind %.64q: must be one of %s", e.Kind, strings.Trim(strings.ReplaceAll(fmt.Sprint(kinds), " ", ", "), "[]"))
+		kinds := fmt.Sprint(slices.Sorted(maps.Keys(parameters)))
+		return fmt.Errorf("effect.kind %.64q: must be one of %s", e.Kind, strings.Trim(strings.ReplaceAll(kinds, " ", ", "), "[]"))
 	}
 	var errs []error
 	for _, f := range []struct {

@@ -129,7 +129,9 @@ func (s *serving) add(c servedCase, check string, open bool, rules []cloud.Firew
 	s.ok(err)
 	server := created.Server
 	if !open {
-		_, _, _, err = s.p.CreateFirewall(cloud.CreateFirewall{Name: name, Rules: rules, ApplyTo: []cloud.FirewallTarget{{Server: server.ID}}})
+		_, _, _, err = s.p.CreateFirewall(cloud.CreateFirewall{
+			Name: name, Rules: rules, ApplyTo: []cloud.FirewallTarget{{Server: server.ID}},
+		})
 		s.ok(err)
 	}
 	target := cloud.TargetInput{Type: "server", Server: server.ID}
@@ -146,7 +148,8 @@ func (s *serving) add(c servedCase, check string, open bool, rules []cloud.Firew
 	lb, _, _, err := s.p.CreateLoadBalancer(cloud.CreateLoadBalancer{
 		Name: name, Type: "lb11", Location: "fsn1", Network: s.network, Targets: []cloud.TargetInput{target},
 		Services: []cloud.ServiceInput{{
-			Protocol: &tcp, ListenPort: &listen, DestinationPort: &to, HealthCheck: &cloud.HealthCheckInput{Protocol: &check, Port: &probed},
+			Protocol: &tcp, ListenPort: &listen, DestinationPort: &to,
+			HealthCheck: &cloud.HealthCheckInput{Protocol: &check, Port: &probed},
 		}},
 	})
 	s.ok(err)
