@@ -56,7 +56,7 @@ func newDoctorCommand(lookup func(string) (string, bool)) *cobra.Command {
 		} else {
 			d.ok("HCLOUD_TOKEN has no token of the real cloud, which a program could use by mistake")
 		}
-		d.loopback()
+		d.loopback(cmd.Context())
 		d.docker(cmd.Context())
 		for _, t := range tools {
 			d.tool(cmd.Context(), t)
@@ -118,9 +118,9 @@ func (d *doctor) ports(ctx context.Context, s *settings, flags *clientFlags) {
 }
 
 // loopback looks for the addresses of servers and load balancers with --data-plane. Only Linux has them by itself.
-func (d *doctor) loopback() {
+func (d *doctor) loopback(ctx context.Context) {
 	for _, address := range []string{"127.65.0.1", "127.66.0.1"} {
-		socket, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+		socket, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
 		if err != nil {
 			d.note("%s is not on this machine: with --data-plane, load balancers listen on ports of 127.0.0.1, which the log names",
 				address)

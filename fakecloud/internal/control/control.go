@@ -135,23 +135,25 @@ var ErrClock = errors.New("the clock in the cloud's options cannot do this; leav
 
 // Step moves the clock forward and waits until the cloud, and its data plane if it has one, have done what became due.
 func (c *Controller) Step(d time.Duration) error {
-	var move func(time.Duration) error
-	switch clk := c.Cloud.Clock().(type) {
-	case *simclock.Clock:
-		if err := clk.CheckStep(d); err != nil {
+	clock := c.Cloud.Clock()
+	ours, isOurs := clock.(*simclock.Clock)
+	other, isOther := clock.(interface{ Step(time.Duration) }) // k8s.io/utils/clock/testing
+	switch {
+	case isOurs:
+		if err := ours.CheckStep(d); err != nil {
 			return err
 		}
-		move = clk.Step
-	case interface{ Step(time.Duration) }: // k8s.io/utils/clock/testing
-		if d < 0 {
-			return fmt.Errorf("clock step %v: must not be negative", d)
-		}
-		move = func(d time.Duration) error { clk.Step(d); return nil }
-	default:
+	case !isOther:
 		return fmt.Errorf("step: %w", ErrClock)
+	case d < 0:
+		return fmt.Errorf("clock step %v: must not be negative", d)
 	}
-	step := func(d time.Duration) error {
-		err := move(d)
+	step := func(d time.Duration) (err error) {
+		if isOurs {
+			err = ours.Step(d)
+		} else {
+			other.Step(d)
+		}
 		c.Cloud.Settle()
 		return err
 	}
