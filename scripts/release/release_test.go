@@ -15,7 +15,7 @@ func repository(t *testing.T, changelog, tag string) string {
 	folder := t.TempDir()
 	files := map[string][]byte{"CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod), "e2e/hetzner/go.mod": []byte(hetznerMod),
 		"fakecloud/gomegacloud/go.mod": []byte(goMod)}
-	for _, script := range []string{"release.sh", "publish.sh", "tool.sh", "progress.sh"} {
+	for _, script := range []string{"release.sh", "publish.sh", "tool.sh", "progress.sh", "need.sh"} {
 		text, err := os.ReadFile("../" + script)
 		if err != nil {
 			t.Fatal(err)
@@ -67,6 +67,8 @@ const changelog = `# Changelog
 `
 
 const goMod = `module github.com/ccm-from-scratch/ccm-from-scratch
+
+go 1.26.0
 
 require (
 	example.com/other v0.1.0
