@@ -90,7 +90,7 @@ func TestTheControlAPIHasAPageForBrowsers(t *testing.T) {
 	}
 }
 
-// TestThePageNamesWhatClientsNeed has browsers that reach the cloud at several names, and clouds whose token is public or secret.
+// TestThePageNamesWhatClientsNeed has browsers that reach the cloud at several names, and clouds with a public or a secret token.
 func TestThePageNamesWhatClientsNeed(t *testing.T) {
 	t.Parallel()
 	secret := strings.Repeat("s", 64)
@@ -138,7 +138,7 @@ func TestThePageNamesWhatClientsNeed(t *testing.T) {
 	}
 }
 
-// TestThePageUsesTheAPIOfAProject sends what the page sends, without a token, and what other pages could make a browser send.
+// TestThePageUsesTheAPIOfAProject sends the page's requests without a token, and those that other pages could make a browser send.
 func TestThePageUsesTheAPIOfAProject(t *testing.T) {
 	t.Parallel()
 	cloud := fakecloud.New(fakecloud.Options{Tokens: []string{strings.Repeat("s", 64)}})

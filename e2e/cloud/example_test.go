@@ -10,7 +10,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/example"
 )
 
-// A spec uses a cloud by its driver, here that of the example cloud, and asks for what only some clouds have.
+// A spec uses a cloud by its driver, here that of the example cloud, and asks for the abilities that only some clouds have.
 func Example() {
 	ctx := context.Background()
 	c, err := example.Driver{}.Start(ctx, cloud.Options{

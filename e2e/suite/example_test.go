@@ -7,7 +7,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/suite"
 )
 
-// The whole test of a repository whose cloud-controller-manager ccm.yaml describes. It runs all specs but those of routes.
+// The whole test of a repository with a cloud-controller-manager, described in ccm.yaml. It runs all specs but those of routes.
 func ExampleRun() {
 	TestE2E := func(t *testing.T) {
 		suite.Run(t, suite.Config{

@@ -202,7 +202,7 @@ func (e *Engine) Retarget(id int64, add []Target, remove []string) error {
 	return nil
 }
 
-// Disconnect closes a load balancer's connections to the targets with some keys, which may be removed ones. Call it when a target
+// Disconnect closes a load balancer's connections to the targets with some keys, even removed ones. Call it when a target
 // is off: a connection that begins meanwhile is closed, too, if the filter refuses it by then.
 func (e *Engine) Disconnect(id int64, keys ...string) {
 	if lb, err := e.balancer(id); err == nil {

@@ -218,7 +218,7 @@ func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf, ne
 	}
 }
 
-// nextTick returns the next time after now, in step with an earlier tick. If the clock was set back, the step begins anew.
+// nextTick returns the next time after now, in step with an earlier tick. If the clock was set back, the step begins again.
 func nextTick(tick, now time.Time, interval time.Duration) time.Time {
 	if tick.After(now) {
 		return now.Add(interval)

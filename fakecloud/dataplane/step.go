@@ -13,7 +13,7 @@ const (
 	probePatience = 2 * time.Second
 )
 
-// Step moves the engine's clock forward by calls of step, which moves it by what it gets. It waits for each probe that is due until
+// Step moves the engine's clock forward. Each call of step moves it by its argument. Step waits for each probe that is due until
 // then to end: by an answer, a refusal or its timeout. A target's health thus depends on the clock alone, not on how fast the machine
 // is. For a probe that gets neither answer nor refusal, it waits two seconds of the machine's time; then its timeout decides.
 //
@@ -36,7 +36,7 @@ func (e *Engine) Step(by time.Duration, step func(time.Duration) error) error {
 	}
 }
 
-// longestChange returns a time after which the health of all targets has followed a change.
+// longestChange returns a time after which the health of all targets shows a change.
 func (e *Engine) longestChange() (longest time.Duration) {
 	for _, lb := range e.snapshot() {
 		e.mu.Lock()
@@ -49,7 +49,7 @@ func (e *Engine) longestChange() (longest time.Duration) {
 	return longest
 }
 
-// awaitProbes waits until all probes that are due by now have ended, or can only end by their timeout.
+// awaitProbes waits until no probe that is due by now can end before its timeout.
 func (e *Engine) awaitProbes() {
 	var all []*backend
 	for _, lb := range e.snapshot() {
@@ -103,7 +103,7 @@ type pause struct {
 
 var never = time.Unix(1<<40, 0)
 
-// begin says that a probe has begun, or is about to.
+// begin says that a probe runs, or is about to.
 func (p *pause) begin(timeout time.Time) {
 	p.until(time.Time{})
 	p.timeout = timeout

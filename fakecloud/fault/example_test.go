@@ -10,7 +10,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// Every second deletion finds the resource locked, as a busy real cloud says. The rule counts what it has taken.
+// Every second deletion finds the resource locked, as a busy real cloud says. The rule counts the requests that it refuses.
 func ExampleRule() {
 	ctx := context.Background()
 	cloud := fakecloud.New(fakecloud.Options{})

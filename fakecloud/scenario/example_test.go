@@ -11,7 +11,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
-// A server type is sold out until the scenario ends, which it does once.
+// A server type is sold out until the scenario ends. It ends once.
 func ExampleScenarios() {
 	ctx := context.Background()
 	cloud := fakecloud.New(fakecloud.Options{})

@@ -51,7 +51,7 @@ type Options struct {
 
 var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
-// CheckName returns an error if a cluster cannot have the name. It is also the name of files, which are removed with the cluster.
+// CheckName returns an error if a cluster cannot have the name. Files that go with the cluster have the name, too.
 func CheckName(name string) error {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("KIND_NAME=%q: must be at most 40 lower-case letters, digits and hyphens, such as team-2", name)
@@ -274,7 +274,7 @@ func (o Options) CheckFree(ctx context.Context) error {
 		taken, free)
 }
 
-// overlapping returns a network's range that overlaps p, and the network's name; "" if there is none.
+// overlapping returns a network's range that overlaps p, and the network's name, or "" without one.
 func overlapping(used map[netip.Prefix]string, p netip.Prefix) (netip.Prefix, string) {
 	for u, name := range used {
 		if u.Overlaps(p) {

@@ -90,7 +90,7 @@ func (n Network) validate() error {
 	return nil
 }
 
-// ParseSubnet returns the subnet that a person has written.
+// ParseSubnet returns the subnet in a text that a person wrote.
 func ParseSubnet(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {

@@ -61,14 +61,14 @@ func (o Options) checkPorts(ctx context.Context) error {
 	return nil
 }
 
-// lock lets one process at a time make, repair or remove an environment: two would take each other's half-made cluster for what a
-// killed one has left. The system gives the lock back when the process ends, in whatever way.
+// lock lets one process at a time make, repair or remove an environment: two would take each other's half-made cluster for the
+// remains of a killed one. The system gives the lock back when the process ends, in whatever way.
 func lock(name string) (unlock func(), err error) {
 	folder, err := Folder(name)
 	if err != nil {
 		return nil, err
 	}
-	// Not in the folder, which Down removes.
+	// Not in the folder: Down removes that.
 	file, err := os.OpenFile(folder+".lock", os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err

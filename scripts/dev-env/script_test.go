@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// down runs scripts/dev-env.sh down with programs that write down how they are called, and returns their calls and what a person reads.
+// down runs scripts/dev-env.sh down with programs that write down how they are called, and returns their calls and the output.
 func down(t *testing.T, kubectl string, env ...string) (calls []string, said string, err error) {
 	t.Helper()
 	programs, state := t.TempDir(), t.TempDir()

@@ -14,7 +14,7 @@ import (
 
 var firstWord = regexp.MustCompile(`^\w+`)
 
-// TestACommentNamesWhatItDescribes finds comments that begin with a former name: "quiet suppresses" above Quiet, which was private, or
+// TestACommentNamesWhatItDescribes finds comments that begin with a former name: "quiet suppresses" above Quiet, once private, or
 // another name in camelCase.
 func TestACommentNamesWhatItDescribes(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func shells(t *testing.T, test func(t *testing.T, shell ...string)) {
 	}
 }
 
-// checkout is a folder with the scripts of this one, a program, and a cache of its own.
+// checkout is a folder with the scripts of this one, a program, and its own cache.
 type checkout struct{ folder, cache, tmp string }
 
 // program prints its process, and ends with a signal.
@@ -104,7 +104,7 @@ func goEnv(name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// start starts a command in a group of its own and returns its first line of standard output.
+// start starts a command in its own group and returns its first line of standard output.
 func start(t *testing.T, cmd *exec.Cmd) (line string, rest *bufio.Reader) {
 	t.Helper()
 	cmd.Stderr = &bytes.Buffer{}
@@ -219,7 +219,7 @@ func TestACompileThatIsKilledLeavesNothing(t *testing.T) {
 		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// The compiler says that it has begun, and then waits for the end of a line.
+		// The compiler says that it works, and then waits for the end of a line.
 		c.write(t, "slow", `#!/bin/sh
 [ "$2" = -V=full ] || ! mkdir "`+c.folder+`/once" 2>/dev/null || { echo compiles >"`+fifo+`"; read line <"`+fifo+`"; }
 exec "$@"

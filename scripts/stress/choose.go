@@ -59,7 +59,7 @@ func choose(ctx context.Context, out io.Writer, lines string, setting func(strin
 	return packages
 }
 
-// since returns the commit that the packages are compared with, and what it is.
+// since returns the commit that the packages are compared with, and its name for people.
 func since(ctx context.Context) (commit, what string) {
 	if base := git(ctx, "merge-base", "HEAD", "origin/main"); base != "" && base != git(ctx, "rev-parse", "HEAD") {
 		return base, "origin/main, at " + base

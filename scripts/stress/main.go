@@ -117,7 +117,7 @@ func (p *pkg) compile(ctx context.Context, race string) error {
 	return nil
 }
 
-// alone returns a pattern for each test that has run.
+// alone returns a pattern for each known test.
 func (p *pkg) alone(results map[string]*result) (patterns []string) {
 	for name, r := range results {
 		if _, test, _ := strings.Cut(name, " "); r.pkg == p && !strings.Contains(test, "/") {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// tests of which some do not end the same each time: with one processor, they fail.
+// tests is a file of tests. Some do not end the same each time: with one processor, they fail.
 const tests = `package x
 
 import (

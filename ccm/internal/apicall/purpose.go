@@ -9,7 +9,7 @@ import (
 // reserve depends on it.
 type purpose struct {
 	controller, name string
-	// Periodic work can wait: nothing has changed, and it is made again later.
+	// Periodic work can wait: nothing is different, and it comes again later.
 	Periodic bool
 	token    *workToken
 }

@@ -86,7 +86,7 @@ func (l *rateLimit) refuse(h http.Header) {
 }
 
 // refusal returns how long a request has to wait after a refusal if it has waited for so long already, and a channel that is
-// closed when that may have changed. With 0 it may be sent: it shows whether the API still refuses, and the others go on waiting.
+// closed when that may differ. With 0 it may be sent: it shows whether the API still refuses, and the others go on waiting.
 func (l *rateLimit) refusal(periodic bool, waited time.Duration) (wait time.Duration, answered <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -29,7 +29,7 @@ type Options struct {
 
 // Result of one sync.
 type Result struct {
-	// Status is set also with an error, if it is known: it shows what serves traffic.
+	// Status is set even with an error, if it is known: it shows the addresses that serve traffic.
 	Status  *corev1.LoadBalancerStatus
 	Created bool      // the sync created the load balancer
 	Ops     []plan.Op // the operations that succeeded

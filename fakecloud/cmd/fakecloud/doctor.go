@@ -35,7 +35,7 @@ func (d *doctor) line(level, format string, args []any) {
 	fmt.Fprintf(d.out, "%s  %s\n", level, fmt.Sprintf(format, args...))
 }
 
-// newDoctorCommand returns the command for a machine on which something does not work.
+// newDoctorCommand returns the command that says why something does not work on a machine.
 func newDoctorCommand(lookup func(string) (string, bool)) *cobra.Command {
 	var s settings
 	var flags clientFlags

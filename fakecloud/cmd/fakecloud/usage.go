@@ -51,7 +51,7 @@ func arguments(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// didYouMean suggests commands, by names that are close to what was typed.
+// didYouMean suggests commands with names close to the typed one.
 func didYouMean(cmd *cobra.Command, typed, dashes string) string {
 	cmd.SuggestionsMinimumDistance = 2
 	names := cmd.SuggestionsFor(typed)
@@ -91,7 +91,7 @@ var values = map[string]string{
 	"bool": "true or false",
 }
 
-// wrongValue returns the error of a flag's value, which came from a flag or a variable.
+// wrongValue returns the error of a flag's value, set by a flag or a variable.
 func wrongValue(from, sign string, f *pflag.Flag, value string, err error) error {
 	must, ok := values[f.Value.Type()]
 	if f.Name == "log-level" {

@@ -26,7 +26,7 @@ func execute(t *testing.T, env environment, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// TestMessagesSayWhatToDo has each class of mistakes, with the whole message: a regular expression, in which {…} stands for an address
+// TestMessagesSayWhatToDo has each class of mistakes, with the whole message: a regular expression, where {…} stands for an address
 // or a path.
 func TestMessagesSayWhatToDo(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ type Controller struct {
 	Journal *requestlog.Log
 	// AllowedHosts are names that the control API accepts in addition to loopback names and addresses.
 	AllowedHosts []string
-	// Endpoint, if set, returns the endpoint of the API for clients on this machine, which the page shows.
+	// Endpoint, if set, returns the endpoint of the API for clients on this machine. The page shows it.
 	Endpoint func() string
 	// PublicToken is a token that everyone knows. The page shows it while it is valid, and no other one.
 	PublicToken string

@@ -146,8 +146,8 @@ func (d *Balancers) follow(events []cloud.Event) {
 	d.followed = make(chan struct{})
 }
 
-// Step moves the cloud's clock forward by calls of step, which moves it by what it gets and does what becomes due. The load
-// balancers follow what has changed, and their health checks that become due end, before it returns: see [dataplane.Engine.Step].
+// Step moves the cloud's clock forward. Each call of step moves it by its argument and does the work that becomes due. Before Step
+// returns, the load balancers follow all changes, and the health checks that become due end: see [dataplane.Engine.Step].
 func (d *Balancers) Step(by time.Duration, step func(time.Duration) error) error {
 	d.stepping.Lock()
 	defer d.stepping.Unlock()

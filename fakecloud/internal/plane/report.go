@@ -101,7 +101,7 @@ func (d *Balancers) Refusal(loadBalancer int64, t dataplane.Target, port uint16)
 	return dataplane.HealthDetail(st.Refusal(lb, h.target(t.Address), int(port)))
 }
 
-// disconnect closes the connections to servers that have begun to start or stop, are deleted or have left the network. Connections
+// disconnect closes the connections to servers that start, stop, are deleted or leave the network. Connections
 // through a firewall continue: Hetzner's firewalls are stateful, and it is not published what becomes of a connection when the rule
 // that permitted it is removed. Those to a target that was only removed continue, too.
 func (d *Balancers) disconnect(held []heldAddress) {
@@ -122,7 +122,7 @@ type heldAddress struct {
 	restarted             bool // it is not the run of the server that it was
 }
 
-// held returns the addresses of the servers of some events, in the load balancers of which they were targets before.
+// held returns the addresses at which the servers of some events were targets before.
 func (d *Balancers) held(events []cloud.Event) (all []heldAddress) {
 	for i := range events {
 		s, ok := events[i].Old.(*cloud.Server)

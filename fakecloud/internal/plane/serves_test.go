@@ -25,7 +25,7 @@ const (
 	checkPort   = 30081
 )
 
-// serving is a cloud whose servers all have a program that answers on all ports, if packets reach it.
+// serving is a cloud with a program on each server that answers on all ports, if packets reach it.
 type serving struct {
 	*testing.T
 	core    *cloud.Cloud
@@ -107,7 +107,7 @@ var guards = []struct {
 	{name: "no rule"},
 }
 
-// populate creates a server for each firewall, path and health check, with a load balancer of its own.
+// populate creates a server for each firewall, path and health check, each with its load balancer.
 func (s *serving) populate() {
 	for _, guard := range guards {
 		for _, path := range []string{"IPv4", "IPv6", "private", "ip"} {
@@ -166,7 +166,7 @@ func (s *serving) health(lb int64) string {
 	return ""
 }
 
-// dial connects to a load balancer. It returns nil if the load balancer, which has no healthy target, closes the connection meanwhile.
+// dial connects to a load balancer. It returns nil if the load balancer, without a healthy target, closes the connection meanwhile.
 func (s *serving) dial(plane *Balancers, lb int64) net.Conn {
 	s.Helper()
 	l, _ := s.p.View().LoadBalancers.Get(lb)

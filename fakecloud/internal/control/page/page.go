@@ -1,5 +1,5 @@
 // Package page is the web page of the control API. It shows a cloud live and changes it over that API
-// and over that of a project, which the control API serves without a token: the page has no rights of its own and does not know a secret.
+// and over that of a project. The control API serves both without a token: the page has no other rights and does not know a secret.
 // It has no build step and sends no requests to other hosts: what the browser runs is what is in the folder ui.
 package page
 
