@@ -2,7 +2,7 @@
 # Puts the program fakecloud of this checkout into Go's folder of programs, and says whether a shell finds it there.
 set -eu
 cd "$(dirname "$0")/.."
-GOWORK=off scripts/progress.sh "compiling fakecloud" go -C fakecloud install -v ./cmd/fakecloud
+scripts/progress.sh "compiling fakecloud" go -C fakecloud install -v ./cmd/fakecloud
 bin=$(go env GOBIN)
 [ -n "$bin" ] || bin=$(go env GOPATH | cut -d: -f1)/bin
 echo "$bin/fakecloud is installed"
