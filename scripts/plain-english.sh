@@ -30,10 +30,12 @@ no business|say who does it'
 git rev-parse --git-dir >/dev/null # else git grep below would find nothing
 status=0
 while IFS='|' read -r phrase plain but; do
-	if git grep --untracked -nowiE -e "$phrase" -- "$@" ':(exclude)scripts/plain-english.sh' |
-		grep -vE "${but:-^$}" | sed "s/\$/: write: $plain/"; then
+	found=$(git grep --untracked -nowiE -e "$phrase" -- "$@" ':(exclude)scripts/plain-english.sh' |
+		grep -vE "${but:-^$}" | sed "s/\$/: write: $plain/")
+	[ -z "$found" ] || {
+		echo "$found"
 		status=1
-	fi
+	}
 done <<EOT
 $phrases
 EOT
