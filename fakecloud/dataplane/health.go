@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // HealthStatus is the health of a target for one service.
@@ -167,12 +169,15 @@ func (b *backend) watch(conf *serviceConf) {
 	b.state.failures, b.state.successes = 0, 0
 	serial, first, now := b.serial, b.reportLocked(), e.clock.Now()
 	b.pause.begin(now.Add(conf.HealthCheck.Timeout))
+	// Made here, it misses no step of the clock.
+	ticker := e.clock.NewTicker(conf.HealthCheck.Interval)
 	e.tasks.run(func() {
 		defer cancel()
+		defer ticker.Stop()
 		if fresh {
 			e.opts.Health(first)
 		}
-		b.monitor(ctx, serial, conf, now.Add(conf.HealthCheck.Interval))
+		b.monitor(ctx, serial, conf, ticker, now.Add(conf.HealthCheck.Interval))
 	})
 }
 
@@ -190,7 +195,7 @@ func (b *backend) unwatch() {
 
 // monitor probes until ctx is done, for the second time at time next. Probes of one target and service never overlap: a probe
 // that takes longer than the interval delays the next one.
-func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf, next time.Time) {
+func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf, ticker clock.Ticker, next time.Time) {
 	e := b.service.lb.engine
 	for {
 		result := e.probe(ctx, b.service.lb.id, b.target, conf, func() { b.pauseAs(serial, (*pause).drop) })
@@ -202,15 +207,11 @@ func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf, ne
 				"listen_port", report.ListenPort, "status", report.Status, "detail", report.Detail, "error", result.err)
 			e.opts.Health(report)
 		}
-		if wait := next.Sub(e.clock.Now()); wait > 0 {
-			timer := e.clock.NewTimer(wait)
-			b.pauseAs(serial, func(p *pause) { p.until(next) })
-			select {
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			case <-timer.C():
-			}
+		b.pauseAs(serial, func(p *pause) { p.until(next) })
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
 		}
 		now := e.clock.Now()
 		b.pauseAs(serial, func(p *pause) { p.begin(now.Add(conf.HealthCheck.Timeout)) })

@@ -38,8 +38,8 @@ func TestATargetThatDoesNotAcceptTimesOut(t *testing.T) {
 	s.HealthCheck.Retries = 1
 	tg := l.place("full", full)
 	l.apply(balance([]Service{s}, tg))
-	// Two timers wait for the clock: the housekeeping and the probe's timeout.
-	await(t, "the probe is on its way", func() bool { return l.clock.Waiters() == 2 })
+	// Three timers wait for the clock: the housekeeping, the interval and the probe's timeout.
+	await(t, "the probe is on its way", func() bool { return l.clock.Waiters() == 3 })
 	l.clock.Step(defaultCheckTimeout)
 	l.awaitHealth(Unhealthy, 80, tg)
 	if r := l.last("full", 80); r.Detail != DetailConnectTimeout {
