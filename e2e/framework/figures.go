@@ -4,7 +4,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/report"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
@@ -31,21 +30,4 @@ func leftOut(specs types.SpecReports, ccm CCMDescription, kind ClusterKind) (n i
 		}
 	}
 	return n
-}
-
-// bounded returns a run whose failures have no more lines than a file should.
-func bounded(run speclist.Run) speclist.Run {
-	report.Bound([]speclist.Run{run}, report.MostLines)
-	return run
-}
-
-// details returns what the report page shows of a spec.
-func details(s types.SpecReport) speclist.Details { return report.DetailsOf(s) }
-
-// redacted removes secrets from what a failed spec says.
-func redacted(text string) string { return report.Redact(text) }
-
-// writePage writes the report page and the badge of a run into a folder. The specs run in the folder of their source.
-func writePage(folder string, run speclist.Run) error {
-	return report.Write(folder, []speclist.Run{run}, report.Options{Root: report.ModuleOf(".")})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/shards"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
 // EnvShard is such as 2/5: the second of five parts of the specs, so that five machines run all of them.
@@ -21,7 +22,7 @@ func Shard(description string, config types.SuiteConfig) types.SuiteConfig {
 	if text == "" {
 		return config
 	}
-	number, of, err := parseShard(text)
+	number, of, err := speclist.ParseShard(text)
 	if err != nil {
 		panic(fmt.Sprintf("%s=%v", EnvShard, err))
 	}
@@ -36,14 +37,6 @@ func Shard(description string, config types.SuiteConfig) types.SuiteConfig {
 		}
 	}
 	return config
-}
-
-func parseShard(text string) (number, of int, err error) {
-	var rest string
-	if n, _ := fmt.Sscanf(text, "%d/%d%s", &number, &of, &rest); n != 2 || number < 1 || number > of {
-		return 0, 0, fmt.Errorf("%q: must be such as 2/5: the second of five parts", text)
-	}
-	return number, of, nil
 }
 
 func durations() (shards.Durations, error) {

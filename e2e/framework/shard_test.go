@@ -2,7 +2,6 @@ package framework
 
 import (
 	"encoding/json"
-	"encoding/xml"
 	"fmt"
 	"maps"
 	"os"
@@ -16,8 +15,8 @@ import (
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	"github.com/onsi/ginkgo/v2/reporters"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/report"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/shards"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
@@ -72,17 +71,12 @@ func TestTheDividedSuite(t *testing.T) {
 // testedCCM is the file of the CCM that the suite says it tests.
 const testedCCM = "../ccms/ccm-from-scratch.yaml"
 
-func merge(t *testing.T, out string, folders ...string) error {
-	t.Helper()
-	text, err := os.ReadFile(testedCCM)
+func merge(out string, folders ...string) (speclist.Run, error) {
+	run, err := speclist.ReadShards(folders)
 	if err != nil {
-		t.Fatal(err)
+		return run, err
 	}
-	ccm, err := parseCCM(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mergeFolders(out, folders, ccm)
+	return run, report.WriteRun(out, run)
 }
 
 // runDivided runs the suite in a process and returns its folder.
@@ -90,8 +84,7 @@ func runDivided(t *testing.T, env ...string) string {
 	t.Helper()
 	out := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestTheDividedSuite$", "-ginkgo.label-filter", "!"+RealNodes+
-		" && !filtered", "-ginkgo.randomize-all", "-ginkgo.no-color",
-		"-ginkgo.json-report", filepath.Join(out, jsonReport), "-ginkgo.junit-report", filepath.Join(out, junitReport))
+		" && !filtered", "-ginkgo.randomize-all", "-ginkgo.no-color")
 	cmd.Env = append(os.Environ(), append(env, envDivided+"=1", EnvOut+"="+out, EnvCluster+"=embedded", EnvCCM+"="+testedCCM)...)
 	if printed, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(printed), "Ran ") {
 		t.Fatalf("%v\n%s", err, printed)
@@ -113,7 +106,7 @@ func readRun(t *testing.T, folder string) (run speclist.Run) {
 
 // timeless removes what differs between two runs of the same specs.
 func timeless(run speclist.Run) speclist.Run {
-	run.Time = time.Time{}
+	run.Time, run.Seconds, run.Seed = time.Time{}, 0, 0
 	for i, s := range run.Specs {
 		s.Seconds, s.Begin, s.Steps = 0, time.Time{}, slices.Clone(s.Steps)
 		for j := range s.Steps {
@@ -125,50 +118,6 @@ func timeless(run speclist.Run) speclist.Run {
 		run.Specs[i] = s
 	}
 	return run
-}
-
-// junit returns the cases of a JUnit report, with what became of them, and its counts.
-func junit(t *testing.T, folder string) (all []string) {
-	t.Helper()
-	var r reporters.JUnitTestSuites
-	text, err := os.ReadFile(filepath.Join(folder, junitReport))
-	if err == nil {
-		err = xml.Unmarshal(text, &r)
-	}
-	if err != nil || len(r.TestSuites) != 1 {
-		t.Fatal(err, len(r.TestSuites))
-	}
-	for _, c := range r.TestSuites[0].TestCases {
-		line := c.Name + ": " + c.Status
-		if c.Failure != nil {
-			line += " " + c.Failure.Message
-		}
-		if c.Skipped != nil {
-			line += " " + c.Skipped.Message
-		}
-		all = append(all, line)
-	}
-	slices.Sort(all)
-	for _, p := range r.TestSuites[0].Properties.Properties {
-		if p.Name != "RandomSeed" {
-			all = append(all, p.Name+"="+p.Value)
-		}
-	}
-	return append(all, fmt.Sprint(r.Tests, r.Disabled, r.Errors, r.Failures, r.TestSuites[0].Skipped))
-}
-
-// willRun returns how many specs Ginkgo's report says were to run.
-func willRun(t *testing.T, folder string) int {
-	t.Helper()
-	var reports []Report
-	text, err := os.ReadFile(filepath.Join(folder, jsonReport))
-	if err == nil {
-		err = json.Unmarshal(text, &reports)
-	}
-	if err != nil || len(reports) != 1 {
-		t.Fatal(err, len(reports))
-	}
-	return reports[0].PreRunStats.SpecsThatWillRun
 }
 
 func TestTheMergedShardsEqualARunOfAllSpecs(t *testing.T) {
@@ -195,59 +144,46 @@ func TestTheMergedShardsEqualARunOfAllSpecs(t *testing.T) {
 			t.Errorf("%s ran in %d shards", name, times)
 		}
 	}
-	cards, _ := filepath.Glob(filepath.Join(filepath.Dir(folders[0]), "*", ReportCardFile))
-	if len(cards) != 2 { // that of all specs, and that of one shard
-		t.Errorf("there are report cards in %v, want one in the shard with the incident", cards)
-	}
-	merged := filepath.Join(t.TempDir(), "merged")
+	merged := t.TempDir()
 	slices.Reverse(folders)
-	if err := merge(t, merged, folders...); err != nil {
+	if _, err := merge(merged, folders...); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := timeless(readRun(t, merged)), timeless(readRun(t, whole)); !reflect.DeepEqual(got, want) || len(got.Specs) != 20 {
 		t.Errorf("the merged specs.json has %d specs:\n%+v\nwant %d:\n%+v", len(got.Specs), got, len(want.Specs), want)
 	}
-	if got, want := junit(t, merged), junit(t, whole); !slices.Equal(got, want) {
-		t.Errorf("the merged junit.xml:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if got, want := willRun(t, merged), willRun(t, whole); got != want {
-		t.Errorf("the merged report has %d specs that were to run, want %d", got, want)
-	}
-	numbers := regexp.MustCompile(`in [\d.]+m?s|seed \d+|\| [\d.]+ \||at \w+ \d+ [\d:.]+`)
-	for _, file := range []string{SummaryFile, FailuresFile, ReportCardFile} {
-		got, err := os.ReadFile(filepath.Join(merged, file))
-		want, err2 := os.ReadFile(filepath.Join(whole, file))
-		g, w := numbers.ReplaceAllString(string(got), "#"), numbers.ReplaceAllString(string(want), "#")
-		if err != nil || err2 != nil || g != w {
-			t.Errorf("%v, %v: %s is\n%s\nwant\n%s", err, err2, file, g, w)
+	numbers := regexp.MustCompile(`in [\d.]+m?s|seed \d+|time="[\d.]+"|timestamp="[^"]*"|at \w+ \d+ [\d:.]+`)
+	text := func(folder string) string {
+		junit, err := os.ReadFile(filepath.Join(folder, "junit.xml"))
+		if err != nil {
+			t.Fatal(err)
 		}
+		return numbers.ReplaceAllString(report.Results(readRun(t, folder))+string(junit), "#")
 	}
-	for _, file := range []string{"report.html", jsonReport} {
-		if _, err := os.Stat(filepath.Join(merged, file)); err != nil {
-			t.Error(err)
-		}
+	if got, want := text(merged), text(whole); got != want || !strings.Contains(got, "survives 1 of 1 incidents") {
+		t.Errorf("the results of the merged run:\n%s\nwant\n%s", got, want)
+	}
+	if _, err := os.Stat(filepath.Join(merged, report.File)); err != nil {
+		t.Error(err)
 	}
 }
 
 func TestAMissingShardIsNamed(t *testing.T) {
 	t.Parallel()
 	second, merged := runDivided(t, EnvShard+"=2/3"), t.TempDir()
-	err := merge(t, merged, second)
-	if err == nil || !strings.HasSuffix(err.Error(), "incomplete: shard 1/3 is missing, shard 3/3 is missing") {
-		t.Errorf("got %v", err)
-	}
-	if run := readRun(t, merged); run.Incomplete != "shard 1/3 is missing" || run.Shard != "" {
-		t.Errorf("the merged run: %q, %q", run.Incomplete, run.Shard)
+	if run, err := merge(merged, second); err != nil || run.Incomplete != "shard 1/3 is missing, shard 3/3 is missing" || run.Shard != "" ||
+		run.LeftOut == 0 {
+		t.Errorf("the merged run: %v, %q, %q, %d", err, run.Incomplete, run.Shard, run.LeftOut)
 	}
 	whole := runDivided(t)
-	if err := merge(t, merged, second, whole); err == nil || !strings.Contains(err.Error(), "not the folder of a shard") {
+	if _, err := merge(merged, second, whole); err == nil || !strings.Contains(err.Error(), "not the folder of a shard") {
 		t.Errorf("with a whole run: got %v", err)
 	}
-	if err := merge(t, merged, second, runDivided(t, EnvShard+"=1/2")); err == nil ||
+	if _, err := merge(merged, second, runDivided(t, EnvShard+"=1/2")); err == nil ||
 		!strings.Contains(err.Error(), "is a shard of another run than "+second) {
 		t.Errorf("with one of another run: got %v", err)
 	}
-	if err := merge(t, merged); err == nil || !strings.Contains(err.Error(), "name their folders") {
+	if _, err := merge(merged); err == nil || !strings.Contains(err.Error(), "name their folders") {
 		t.Errorf("of nothing: got %v", err)
 	}
 }
@@ -272,17 +208,5 @@ func TestAnEarlierRunDividesTheSpecs(t *testing.T) {
 	}
 	if want := map[string]speclist.Result{"Node fails": speclist.Failed, "Node needs pods": speclist.NotHere}; !maps.Equal(results, want) {
 		t.Errorf("the shard with the long spec: %v", results)
-	}
-}
-
-func TestAShardIsTwoNumbers(t *testing.T) {
-	t.Parallel()
-	if n, of, err := parseShard("2/5"); n != 2 || of != 5 || err != nil {
-		t.Errorf("got %d, %d, %v", n, of, err)
-	}
-	for _, wrong := range []string{"2", "0/5", "6/5", "a/b", "-1/5", "2/5x", "2/5/7", ""} {
-		if _, _, err := parseShard(wrong); err == nil || !strings.Contains(err.Error(), "must be such as 2/5") {
-			t.Errorf("%q: got %v", wrong, err)
-		}
 	}
 }

@@ -117,6 +117,17 @@ func policy(script, style string) string {
 		"script-src " + hash(script) + "; style-src " + hash(style)
 }
 
+// WriteRun writes all that a run leaves in its folder: its results, and the page, the badge and the junit.xml that come from them.
+func WriteRun(folder string, r speclist.Run) error {
+	Bound([]speclist.Run{r}, MostLines)
+	junit, err := JUnit(r)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Write(folder), os.WriteFile(filepath.Join(folder, "junit.xml"), junit, 0o644),
+		Write(folder, []speclist.Run{r}, Options{Root: ModuleOf(".")}))
+}
+
 // Write writes the page and the badges of runs into a folder. A run of a part of the specs has no badge: it would not say what the CCM
 // can do.
 func Write(folder string, runs []speclist.Run, o Options) error {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -59,9 +60,37 @@ type Run struct {
 	LeftOut int `json:"left_out,omitempty"`
 	// Shard says which part of the specs ran, such as 2/5.
 	Shard string `json:"shard,omitempty"`
+	// Seconds is how long the run took, Processes how many specs ran at a time, and Seed the one of their order.
+	Seconds   float64 `json:"seconds,omitempty"`
+	Processes int     `json:"processes,omitempty"`
+	Seed      int64   `json:"seed,omitempty"`
+	// Specs are in the order of the source.
 	Specs []Spec `json:"specs"`
 	// Incomplete says why results are missing, such as a failed BeforeSuite.
 	Incomplete string `json:"incomplete,omitempty"`
+	// Outside are the failures outside of specs, such as in BeforeSuite, and those of the suite as a whole.
+	Outside []Spec `json:"outside,omitempty"`
+}
+
+// Failed reports whether a spec failed that is not a known gap, or whether results are missing.
+func (r Run) Failed() bool {
+	return r.Incomplete != "" || slices.ContainsFunc(r.Specs, func(s Spec) bool { return s.Result == Failed })
+}
+
+// Sort sorts specs by their place in the source.
+func Sort(specs []Spec) {
+	line := func(place string) (file string, number int) {
+		file, text, _ := strings.Cut(place, ":")
+		number, _ = strconv.Atoi(text) // 0 of a spec without a place
+		return file, number
+	}
+	slices.SortStableFunc(specs, func(a, b Spec) int {
+		fileA, lineA := line(a.Source)
+		fileB, lineB := line(b.Source)
+		_, containerA := line(a.Container)
+		_, containerB := line(b.Container)
+		return cmp.Or(cmp.Compare(fileA, fileB), cmp.Compare(containerA, containerB), cmp.Compare(lineA, lineB), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // Write writes a run into a folder.
@@ -117,54 +146,6 @@ func Parse(text []byte) ([]Run, error) {
 	return []Run{one}, nil
 }
 
-// signs represent results in a table.
-var signs = map[Result]string{Passed: "✔", Failed: "✘", Unsupported: "unsupported", NotHere: "–", Skipped: "–", KnownGap: "known gap",
-	GapClosed: "✔ gap closed", NotExercised: "not exercised"}
-
-// Markdown renders runs as a table: a row for each spec, a column for each run.
-func Markdown(runs []Run) string {
-	var b strings.Builder
-	b.WriteString("# Every spec, by CCM and kind of cluster\n\n")
-	b.WriteString("✔ passed, ✘ failed, – cannot run there, unsupported: the CCM lacks a feature, known gap: fails as the CCM's file " +
-		"says; not exercised: the CCM made no request that the spec's fault could meet; empty: was not part of the last run.\n\n| spec |")
-	for _, r := range runs {
-		fmt.Fprintf(&b, " %s on %s |", cell(r.CCM), cell(r.Cluster))
-	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(runs)) + "\n| *last run* |")
-	for _, r := range runs {
-		fmt.Fprintf(&b, " %s |", r.Time.UTC().Format("2006-01-02 15:04"))
-	}
-	b.WriteString("\n")
-	for _, name := range names(runs) {
-		b.WriteString("| " + cell(name) + " |")
-		for _, r := range runs {
-			sign := ""
-			if i := slices.IndexFunc(r.Specs, func(s Spec) bool { return s.Name == name }); i >= 0 {
-				sign = signs[r.Specs[i].Result]
-			}
-			b.WriteString(" " + sign + " |")
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
-}
-
-// names returns the names of all specs, sorted.
-func names(runs []Run) []string {
-	seen := map[string]bool{}
-	var all []string
-	for _, r := range runs {
-		for _, s := range r.Specs {
-			if !seen[s.Name] {
-				seen[s.Name] = true
-				all = append(all, s.Name)
-			}
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
 // Merge writes the list of all runs in a folder's folders into the folder, and returns them.
 func Merge(folder string) ([]Run, error) {
 	runs, err := Read(os.DirFS(folder))
@@ -175,11 +156,5 @@ func Merge(folder string) ([]Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return runs, errors.Join(
-		os.WriteFile(filepath.Join(folder, File), append(text, '\n'), 0o644),
-		os.WriteFile(filepath.Join(folder, "specs.md"), []byte(Markdown(runs)), 0o644),
-	)
+	return runs, os.WriteFile(filepath.Join(folder, File), append(text, '\n'), 0o644)
 }
-
-// cell makes a text fit into a cell of a table.
-func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

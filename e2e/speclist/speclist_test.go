@@ -1,14 +1,17 @@
 package speclist
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-func TestRunsAreMergedIntoOneTable(t *testing.T) {
+func TestTheNewestRunsAreMergedIntoOneList(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -33,23 +36,17 @@ func TestRunsAreMergedIntoOneTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "specs.md"))
-	if err != nil {
+	list, err := os.ReadFile(filepath.Join(folder, File))
+	runs, wrong := Parse(list)
+	if err = errors.Join(err, wrong); err != nil {
 		t.Fatal(err)
 	}
-	want := `| spec | other on kind | ours on embedded | ours on kind |
-|---|---|---|---|
-| *last run* | 2026-11-21 12:00 | 2026-11-21 12:01 | 2026-11-21 12:00 |
-| Node asks |  |  | – |
-| Route a\|b |  | ✘ | – |
-| Service works | unsupported | ✔ | ✔ |
-`
-	if _, got, _ := strings.Cut(string(text), "last run.\n\n"); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+	var names []string
+	for _, r := range runs {
+		names = append(names, fmt.Sprint(r.CCM, " on ", r.Cluster, ": ", r.Specs[0].Result, ", ", len(r.Specs)))
 	}
-	list, err := os.ReadFile(filepath.Join(folder, File))
-	if err != nil || !strings.Contains(string(list), `"result": "unsupported"`) || strings.Contains(string(list), "was renamed") {
-		t.Errorf("the list for programs: %v\n%s", err, list)
+	if want := []string{"other on kind: unsupported, 1", "ours on embedded: failed, 2", "ours on kind: passed, 3"}; !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
 	}
 }
 
@@ -97,5 +94,30 @@ func TestABrokenFileIsNamed(t *testing.T) {
 	}
 	if _, err := Merge(folder); err == nil || !strings.Contains(err.Error(), "broken/"+File) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestOnlyAKnownGapDoesNotFailARun(t *testing.T) {
+	t.Parallel()
+	for result, want := range map[Result]bool{Passed: false, Failed: true, Unsupported: false, NotHere: false, Skipped: false, KnownGap: false,
+		GapClosed: false, NotExercised: false} {
+		if got := (Run{Specs: []Spec{{Result: Passed}, {Result: result}}}).Failed(); got != want {
+			t.Errorf("with a spec that is %s: %t", result, got)
+		}
+	}
+	if !(Run{Incomplete: "a spec ran too long"}).Failed() {
+		t.Error("a run without all results did not fail")
+	}
+}
+
+func TestAShardIsTwoNumbers(t *testing.T) {
+	t.Parallel()
+	if n, of, err := ParseShard("2/5"); n != 2 || of != 5 || err != nil {
+		t.Errorf("got %d, %d, %v", n, of, err)
+	}
+	for _, wrong := range []string{"2", "0/5", "6/5", "a/b", "-1/5", "2/5x", "2/5/7", ""} {
+		if _, _, err := ParseShard(wrong); err == nil || !strings.Contains(err.Error(), "must be such as 2/5") {
+			t.Errorf("%q: got %v", wrong, err)
+		}
 	}
 }

@@ -31,7 +31,7 @@ is Ginkgo's JSON report, UNSUPPORTED the list of what cannot pass, with reasons,
 	}, &cobra.Command{
 		Use: "probe FILE FOLDER", Short: "Write what a run of all specs has found out about a CCM into its file", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error { return updateCCM(args[0], args[1]) },
-	}, reportCommand(), mergeCommand(), durationsCommand(), consoleCommand())
+	}, reportCommand(), resultsCommand(), mergeCommand(), durationsCommand(), consoleCommand())
 	return root
 }
 

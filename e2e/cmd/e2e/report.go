@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cli"
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/report"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/shards"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
@@ -18,10 +18,10 @@ import (
 func reportCommand() *cobra.Command {
 	var compare []string
 	cmd := &cobra.Command{
-		Use: "report [FOLDER]", Short: "Merge the results of all runs in a folder into a page, tables and badges",
+		Use: "report [FOLDER]", Short: "Merge the results of all runs in a folder into a page and badges",
 		Args: cobra.MaximumNArgs(1),
-		Long: `Merge the results of all runs in a folder, by default out, into its report.html, specs.md, specs.json and badges. The source of
-the specs on the page is that of the module in which the command runs.`,
+		Long: `Merge the results of all runs in a folder, by default out, into its report.html, specs.json and badges. The source of the specs
+on the page is that of the module in which the command runs.`,
 		RunE: func(_ *cobra.Command, args []string) error { return writeReport(append(args, "out")[0], compare) },
 	}
 	cmd.Flags().StringArrayVar(&compare, "compare", nil,
@@ -63,9 +63,46 @@ func readRuns(path string) ([]speclist.Run, error) {
 func mergeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "merge OUT SHARD…", Short: "Merge the folders of shards into one, as a run of all specs makes it", Args: cobra.MinimumNArgs(2),
-		Long: `Merge the folders of shards into one, as a run of all specs makes it: specs.json, specs.md, report.html, junit.xml, report.json.
-Fails if a shard is missing. CCM must be set to the file of the cloud-controller-manager, such as e2e/ccms/ccm-from-scratch.yaml.`,
-		RunE: func(_ *cobra.Command, args []string) error { return framework.MergeShards(args[0], args[1:]) },
+		Long: `Merge the folders of shards into one, as a run of all specs makes it: specs.json, report.html, junit.xml and a badge.
+Fails if a shard is missing.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			run, err := speclist.ReadShards(args[1:])
+			if err != nil {
+				return err
+			}
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			if err := report.WriteRun(args[0], run); err != nil || !strings.Contains(run.Incomplete, "is missing") {
+				return err
+			}
+			return fmt.Errorf("the merged report is incomplete: %s", run.Incomplete)
+		},
+	}
+}
+
+func resultsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "results FOLDER", Short: "Print the results of a run, and fail if one is worse than the CCM's file says", Args: cobra.ExactArgs(1),
+		Long: `Print the results in the specs.json of a run's folder: counts, the report card of the incidents, known gaps, and each failure
+with its place and reason. Fails if a spec failed that is not a known gap of the CCM, or if results are missing.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			runs, err := readRuns(filepath.Join(args[0], speclist.File))
+			if err != nil {
+				return fmt.Errorf("%s: %w; name the folder of a run, such as out/e2e-kind", args[0], err)
+			}
+			bad := 0
+			for _, r := range runs {
+				fmt.Fprint(cmd.OutOrStdout(), report.Results(r))
+				if r.Failed() {
+					bad++
+				}
+			}
+			if bad > 0 {
+				return fmt.Errorf("%s: specs failed, or their results are missing: see above", args[0])
+			}
+			return nil
+		},
 	}
 }
 

@@ -61,7 +61,7 @@ function timeline(c) {
     else lines.push(r.mark ? r : {at: r.at, [r.lane]: [r.text]});
   }
   return [h('h3', {}, 'What happened'), h('p', {class: 'small'}, 'Seconds after the spec began.',
-    c.failure.left_out > 0 && ` The ${plural(c.failure.left_out, 'line')} before are left out; report.json has all.`),
+    c.failure.left_out > 0 && ` The ${plural(c.failure.left_out, 'line')} before are left out; the log of the run has all.`),
   scrolled('What happened', h('table', {class: 'timeline'}, h('caption', {class: 'hidden'}, 'What happened'),
     h('thead', {}, h('tr', {}, h('th', {scope: 'col'}, 'Second'), lanes.map(([, title]) => h('th', {scope: 'col'}, title)))),
     h('tbody', {}, lines.map(l => h('tr', {class: l.mark && (l.failed ? 'mark failed' : 'mark')}, h('th', {scope: 'row'}, l.at.toFixed(2)),
