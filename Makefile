@@ -58,6 +58,10 @@ dev-env-down: ## Remove what `make dev-env-up` made
 
 .PHONY: test
 test: ## Unit and contract tests, with the race detector (minutes; more the first time)
+	SHORT=-short scripts/test.sh $(filter-out scripts/%,$(MODULES))
+
+.PHONY: test-all
+test-all: ## The same with whole sweeps and simulations, and checks of this repository, as CI
 	scripts/test.sh $(MODULES)
 
 # PACKAGES="ccm/internal/apicall fakecloud/..." are folders; without, all. CHANGED=1 leaves out what does not differ from the last release.

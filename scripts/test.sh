@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the unit and contract tests of modules, with the race detector where there is a C compiler: scripts/test.sh FOLDER…
-# --stress has scripts/stress repeat them, and --json prints the events of go test.
+# With SHORT=-short, sweeps and simulations run a share of their cases, and the checks of the repository itself, in scripts, do not run.
+# --stress has scripts/stress repeat the tests, and --json prints the events of go test.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/need.sh go
@@ -21,10 +22,12 @@ within() (
 )
 
 run() {
-	flags="-json -timeout=30m $race" # the sweeps of the machine controller take minutes, on a busy machine many
+	flags="-json -timeout=30m $race ${SHORT:-}" # the sweeps of the machine controller take minutes, on a busy machine many
 	case $vetted in *" $1 "*) flags="$flags -vet=off" ;; esac
 	case $uncached in *" $1 "*) flags="$flags -count=1" ;; esac
-	all=$(go list ./...) && echo "$all" | grep -v "/e2e/hetzner/specs\$" | xargs go test $flags
+	others='/e2e/hetzner/specs$'
+	[ -z "${SHORT:-}" ] || others="$others|/ccm-from-scratch/scripts/"
+	all=$(go list ./...) && echo "$all" | grep -vE "$others" | xargs go test $flags
 }
 
 # list prints the packages that have tests, each with its settings.
