@@ -1,7 +1,6 @@
 package specs
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
@@ -31,27 +29,31 @@ type failure struct {
 	rateLimit int
 }
 
-// allFailures are all kinds of faults that fakecloud has. Those of a proxy come without the API's JSON.
-var allFailures = func() []failure {
-	var all []failure
-	for _, code := range []string{"conflict", "locked", "rate_limit_exceeded", "resource_unavailable", "server_error", "unavailable"} {
-		all = append(all, failure{name: "the API error " + code, effect: fault.APIError(code)})
-	}
-	for _, status := range []int{429, 500, 502, 503, 504} {
-		all = append(all, failure{name: fmt.Sprintf("a bare %d", status), effect: fault.HTTPStatus(status)})
-	}
-	return append(all,
-		failure{name: "a request that takes longer than any client waits", effect: fault.Latency(time.Hour)},
-		failure{name: "an answer that takes longer than any client waits", effect: lateAnswer()},
-		failure{name: "a dropped connection", effect: fault.DropConnection()},
-		failure{name: "a reset connection", effect: fault.ResetConnection()},
-		failure{name: "a body that is cut off", effect: fault.CutBody(0)},
-		failure{name: "a lost answer", effect: fault.LoseAnswer()},
-		failure{name: "an action that fails", effect: fault.FailAction("", ""), onlyActions: true},
-		failure{name: "an action that never ends", effect: fault.HangAction(), onlyActions: true, hangs: true},
-		failure{name: "an exhausted rate limit", effect: fault.ExhaustRateLimit(), rateLimit: 36_000},
-	)
-}()
+// ownFailures are those that the conformance specs do not know: of Hetzner's API, of a proxy before it, and of its actions.
+var ownFailures = []failure{
+	{name: "the API error locked", effect: fault.APIError("locked")},
+	{name: "the API error resource_unavailable", effect: fault.APIError("resource_unavailable")},
+	{name: "a bare 429", effect: fault.HTTPStatus(http.StatusTooManyRequests)},
+	{name: "a bare 502", effect: fault.HTTPStatus(http.StatusBadGateway)},
+	{name: "an answer that takes longer than any client waits", effect: lateAnswer()},
+	{name: "a reset connection", effect: fault.ResetConnection()},
+	{name: "a body that is cut off", effect: fault.CutBody(0)},
+	{name: "an action that fails", effect: fault.FailAction("", ""), onlyActions: true},
+	{name: "an action that never ends", effect: fault.HangAction(), onlyActions: true, hangs: true},
+	{name: "an exhausted rate limit", effect: fault.ExhaustRateLimit(), rateLimit: 36_000},
+}
+
+// allFailures are the kinds of faults that fakecloud has.
+var allFailures = append(slices.Clone(ownFailures),
+	failure{name: "the API error conflict", effect: fault.APIError("conflict")},
+	failure{name: "the API error rate_limit_exceeded", effect: fault.APIError("rate_limit_exceeded")},
+	failure{name: "the API error server_error", effect: fault.APIError("server_error")},
+	failure{name: "the API error unavailable", effect: fault.APIError("unavailable")},
+	failure{name: "a bare 504", effect: fault.HTTPStatus(http.StatusGatewayTimeout)},
+	failure{name: "a request that takes longer than any client waits", effect: fault.Latency(time.Hour)},
+	failure{name: "a dropped connection", effect: fault.DropConnection()},
+	failure{name: "a lost answer", effect: fault.LoseAnswer()},
+)
 
 // lateAnswer makes the cloud carry out a request and answer after an hour.
 func lateAnswer() fault.Effect {
@@ -60,17 +62,15 @@ func lateAnswer() fault.Effect {
 	return effect
 }
 
-// entries makes a table of failures. Without actions, it leaves out those that affect only actions.
-func entries(actions bool) []TableEntry {
+// entries makes a table of the failures of Hetzner's cloud.
+func entries() []TableEntry {
 	var all []TableEntry
-	for _, m := range allFailures {
-		if actions || !m.onlyActions {
-			entry := []any{m}
-			if m.hangs { // only an event shows that the CCM has given up
-				entry = append(entry, framework.Needs(framework.Events))
-			}
-			all = append(all, Entry(m.name, entry...))
+	for _, m := range ownFailures {
+		entry := []any{m}
+		if m.hangs { // only an event shows that the CCM has given up
+			entry = append(entry, framework.Needs(framework.Events))
 		}
+		all = append(all, Entry(m.name, entry...))
 	}
 	return all
 }
@@ -139,29 +139,6 @@ func (t *injected) remove() {
 
 var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), framework.Long,
 	Label(framework.OwnCloud, "fault", "fake-only"), func() {
-		DescribeTable("leaves a new node as it is, and initializes it when the cloud has recovered from", Label("node"),
-			func(ctx SpecContext, m failure) {
-				env := hetzner.NewEnv(ctx, hetzner.Options{RateLimit: m.rateLimit, NoCCM: true, CCM: shortTimeouts})
-				server := env.Servers.Create(ctx, "node-1")
-				before := env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
-				rule, remove := env.Cloud.Faults.Add(fault.Rule{Resource: "server", Effect: m.effect})
-				env.CCM.Start(ctx, framework.CCMOptions{})
-
-				env.Cloud.Faults.Await(ctx, rule, 3)
-				during := env.Nodes.Get(ctx, "node-1")
-				Expect(during).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
-				Expect(during.Spec.ProviderID).To(BeEmpty())
-
-				remove()
-				n := env.Nodes.AwaitInitialized(ctx, "node-1")
-				Expect(n.UID).To(Equal(before.UID), "the node was deleted and registered again")
-				Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
-				// The addresses follow in a request of their own.
-				env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
-					g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(ConsistOf(server.PrivateNet[0].IP.String()))
-				})
-			}, entries(false))
-
 		DescribeTable("creates, updates and deletes one load balancer for each Service despite", Label("service"),
 			func(ctx SpecContext, m failure) {
 				env := hetzner.NewEnv(ctx, hetzner.Options{RateLimit: m.rateLimit, CCM: shortTimeouts})
@@ -217,7 +194,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 				Expect(all[0].ID).To(Equal(id))
 				Expect(hetzner.ListenPorts(all[0])).To(Equal([]int{9090}))
 				Expect(hetzner.TargetIDs(all[0])).To(Equal(hetzner.IDs(servers...)))
-			}, entries(true))
+			}, entries())
 
 		DescribeTable("creates and deletes the routes of nodes, and no others, despite", framework.Needs(framework.NodeRoutes),
 			Label("route"),
@@ -252,7 +229,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 				env.Routes.AwaitExactly(ctx, stays)
 				env.CCM.AwaitIdle(ctx)
 				env.Routes.AwaitExactly(ctx, stays)
-			}, entries(true))
+			}, entries())
 	})
 
 var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), framework.Long,

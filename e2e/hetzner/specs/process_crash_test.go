@@ -42,7 +42,6 @@ var (
 var (
 	creatingLoadBalancer = fault.Rule{Operation: "create_load_balancer"}
 	readingLoadBalancer  = fault.Rule{Operation: "get_load_balancer"}
-	deletingLoadBalancer = fault.Rule{Operation: "delete_load_balancer"}
 	attaching            = fault.Rule{Operation: "attach_load_balancer_to_network"}
 	addingTarget         = fault.Rule{Operation: "add_load_balancer_target"}
 	orderingCertificate  = fault.Rule{Operation: "create_certificate"}
@@ -51,10 +50,6 @@ var (
 	deletingRoute        = fault.Rule{Operation: "delete_network_route"}
 	askingForAction      = fault.Rule{Method: http.MethodGet, Route: "/actions/{id}"}
 )
-
-func loadBalancers(n int) func(context.Context, *hetzner.Env) bool {
-	return func(ctx context.Context, env *hetzner.Env) bool { return len(env.LoadBalancers.List(ctx)) == n }
-}
 
 func certificates(n int) func(context.Context, *hetzner.Env) bool {
 	return func(ctx context.Context, env *hetzner.Env) bool { return len(env.Cloud.Certificates(ctx)) == n }
@@ -137,8 +132,6 @@ func (m crashPoint) expectComplete(ctx context.Context, env *hetzner.Env, server
 
 var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety), Label(framework.OwnCloud, "process", "fake-only"), func() {
 	creating := []TableEntry{
-		Entry("before the request that creates it arrives", crashPoint{request: creatingLoadBalancer}),
-		Entry("when it is created, before the answer", crashPoint{request: creatingLoadBalancer, carriedOut: loadBalancers(1)}),
 		Entry("while it waits for an action of what it created", crashPoint{request: askingForAction, annotations: inSteps}),
 		Entry("before it reads the address of what it created", crashPoint{request: readingLoadBalancer}),
 		Entry("before the load balancer is attached to the network", crashPoint{request: attaching, annotations: inSteps}),
@@ -207,9 +200,6 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 			env.CCM.AwaitIdle(ctx)
 			env.Cloud.ExpectNothingOfServices(ctx)
 		},
-		Entry("before the request arrives", crashPoint{request: deletingLoadBalancer}),
-		Entry("when the load balancer is deleted, before the answer",
-			crashPoint{request: deletingLoadBalancer, carriedOut: loadBalancers(0)}),
 		Entry("while it waits for the deletion", crashPoint{request: askingForAction}),
 		Entry("between the load balancer and its certificate", crashPoint{request: deletingCertificate}),
 		Entry("when the certificate is deleted, before the answer", crashPoint{request: deletingCertificate, carriedOut: certificates(0)}),

@@ -31,30 +31,16 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			lb = env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(workers.Names()...))
 		})
 
-		It("is created again after it was deleted, and the Service shows its address", framework.Needs(framework.Events),
-			func(ctx SpecContext) {
-				result, _, err := env.Cloud.Client.LoadBalancer.DeleteWithResult(ctx, lb)
-				Expect(err).NotTo(HaveOccurred())
-				env.Cloud.Wait(ctx, result.Action)
-				Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue())
-				env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
-					g.Expect(s.Status.LoadBalancer.Ingress).NotTo(BeEmpty())
-					g.Expect(s.Status.LoadBalancer.Ingress[0].IP).NotTo(Equal(address))
-				})
-				env.Traffic.AwaitServed(ctx, "web")
-				Expect(env.LoadBalancers.List(ctx)).To(HaveExactElements(Not(HaveField("ID", lb.ID))))
-				env.Services.AwaitEvent(ctx, "web", "CloudLoadBalancerRepaired", Not(BeEmpty()))
-			})
-
 		It("gets back a target that was removed", func(ctx SpecContext) {
 			env.Cloud.Do(ctx)(env.Cloud.Client.LoadBalancer.RemoveServerTarget(ctx, lb, workers[0].Server))
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(workers.Names()...))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, workers.Names()...)
 		})
 
-		It("gets back a service that was removed", func(ctx SpecContext) {
+		It("gets back a service that was removed, and an event says so", framework.Needs(framework.Events), func(ctx SpecContext) {
 			env.Cloud.Do(ctx)(env.Cloud.Client.LoadBalancer.DeleteService(ctx, lb, framework.Port))
 			Expect(env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port).Port).To(BeEquivalentTo(framework.Port))
+			env.Services.AwaitEvent(ctx, "web", "CloudLoadBalancerRepaired", Not(BeEmpty()))
 		})
 
 		It("gets back settings that were changed", func(ctx SpecContext) {

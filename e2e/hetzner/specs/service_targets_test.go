@@ -22,21 +22,6 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 		env = hetzner.NewEnv(ctx, hetzner.Options{})
 	})
 
-	It("has all nodes as targets, which share the traffic evenly", func(ctx SpecContext) {
-		workers := env.Nodes.Workers(ctx, 2)
-		// With the policy Cluster, a node may forward to a pod on another node.
-		env.Services.Create(ctx, "web", func(s *corev1.Service) {
-			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-		})
-		address := env.Traffic.AwaitServed(ctx, "web")
-		env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(workers.Names()...))
-		each := map[string]int{}
-		for _, name := range workers.Names() {
-			each[name] = 10
-		}
-		Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 10*len(workers))).To(Equal(each))
-	})
-
 	It("reaches all servers with a label by one target, without a request that fails", Label(framework.OwnCloud),
 		framework.Needs(framework.SelectorTargets), func(ctx SpecContext) {
 			names := []string{"node-1", "node-2", "node-3"}

@@ -38,32 +38,6 @@ var _ = Describe("Service", Label("service"), func() {
 			}
 		})
 
-	It("converges on the last of many rapid updates", Label("dataplane"), func(ctx SpecContext) {
-		env := hetzner.NewEnv(ctx, hetzner.Options{})
-		env.Nodes.Workers(ctx, 1)
-		env.Services.Create(ctx, "web")
-		address := env.Traffic.AwaitServed(ctx, "web")
-
-		const updates = 25
-		for i := range updates {
-			env.Services.Update(ctx, "web", func(s *corev1.Service) {
-				s.Annotations[hetzner.Annotation+"algorithm-type"] = []string{"least_connections", "round_robin"}[i%2]
-				s.Annotations[hetzner.Annotation+"name"] = env.Unique(fmt.Sprintf("web-%d", i))
-				s.Spec.Ports = s.Spec.Ports[:1]
-				s.Spec.Ports[0].Port = framework.Port + int32(i)
-			})
-		}
-		lb := env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(lb.Name).To(Equal(env.Unique(fmt.Sprintf("web-%d", updates-1))))
-			g.Expect(lb.Algorithm.Type).To(BeEquivalentTo("least_connections"))
-			g.Expect(hetzner.ListenPorts(lb)).To(ConsistOf(framework.Port + updates - 1))
-		})
-		env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port+updates-1)
-		env.CCM.AwaitIdle(ctx)
-		Expect(env.LoadBalancers.Of(ctx, "web")).To(HaveField("ID", lb.ID))
-		Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue())
-	})
-
 	It("says that it has more ports than the load balancer's type has room for, and gets them with a larger type",
 		framework.Needs(framework.TypeLimits), func(ctx SpecContext) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{})
