@@ -39,6 +39,9 @@ func TestARunHasWhatTheReportPageShows(t *testing.T) {
 	if run.LeftOut != 1 {
 		t.Errorf("%d specs were left out, want 1", run.LeftOut)
 	}
+	if err := report.WriteRun(t.TempDir(), run); err != nil {
+		t.Fatal(err)
+	}
 	lines := 0
 	for _, s := range run.Specs {
 		switch {
