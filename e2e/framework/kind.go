@@ -17,11 +17,11 @@ const (
 	// Embedded is a control plane of real programs on this host, with simulated nodes. Each spec has a
 	// cloud, nodes and a CCM process for itself.
 	Embedded ClusterKind = "embedded"
-	// KindCluster is a kind cluster whose nodes are the servers of a simulated cloud in a container. All
-	// specs share it, the cloud and the CCM, which runs in pods.
+	// KindCluster is a kind cluster. Its nodes are the servers of a simulated cloud in a container. All specs share it, the cloud and the
+	// CCM. The CCM runs in pods.
 	KindCluster ClusterKind = "kind"
-	// Existing is any cluster whose nodes are servers of a cloud that the driver can open, a real one
-	// included. All specs share it and the CCM that runs in it.
+	// Existing is any cluster on servers of a cloud that the driver can open, a real one included. All specs share it and the CCM that runs
+	// in it.
 	Existing ClusterKind = "existing"
 )
 
@@ -36,13 +36,13 @@ func CurrentKind() ClusterKind {
 	return cmp.Or(ClusterKind(os.Getenv(EnvCluster)), Embedded)
 }
 
-// The labels that say where a spec can run. Without one of these, it runs everywhere. scripts/e2e.sh and NewEnv leave out
-// what cannot run.
+// The labels that say where a spec can run. Without one of these, it runs everywhere. scripts/e2e.sh and NewEnv leave out specs that cannot
+// run.
 const (
 	// OwnCloud is for specs that need a cloud, nodes or a CCM for themselves: they run on the embedded
 	// cluster only.
 	OwnCloud = "own-cloud"
-	// FakeOnly is for specs that use what only a simulated cloud has: its journal, its faults.
+	// FakeOnly is for specs that only a simulated cloud can serve: they use its journal or its faults.
 	FakeOnly = "fake-only"
 	// RealNodes is for specs that need kubelets, pods and a network between them: they do not run on the
 	// embedded cluster.
@@ -54,8 +54,8 @@ const (
 	Hour = "hour"
 )
 
-// Alone is for specs that change what all specs of a shared cluster have in common, such as its nodes, the CCM or the
-// answers of the cloud: there they run one at a time, and no other spec runs meanwhile.
+// Alone is for specs that change a common part of a shared cluster, such as its nodes, the CCM or the answers of the cloud: there they run
+// one at a time, and no other spec runs meanwhile.
 func Alone() []any {
 	if CurrentKind() == Embedded {
 		return nil
@@ -66,9 +66,9 @@ func Alone() []any {
 // Long is for specs that take the longest: they begin before the others, so that a run does not end with one of them.
 const Long = SpecPriority(1)
 
-// BringsNodes is for specs that create servers, which become nodes of the cluster. On a kind cluster, these run alone if
-// the CCM lacks the node selector. With it, they run at the same time as others: the load balancers and pods of a spec
-// use only the nodes that the cluster had at first and those of the spec.
+// BringsNodes is for specs that create servers, and so nodes of the cluster. On a kind cluster, these run alone if the CCM lacks the node
+// selector. With it, they run at the same time as others: the load balancers and pods of a spec use only the nodes that the cluster had at
+// first and those of the spec.
 func BringsNodes() []any {
 	if ccm, err := LoadCCM(); err == nil && ccm.Has(NodeSelector) { // Prepare reports an error
 		return nil
@@ -107,5 +107,5 @@ func (s *Suite) skipUnlessHere() {
 	}
 }
 
-// unsupportedPrefix begins the reason of a skipped spec that needs what the CCM, or the driver of its cloud, does not have.
+// unsupportedPrefix begins the reason of a skipped spec that needs a feature that the CCM, or the driver of its cloud, lacks.
 const unsupportedPrefix = "unsupported: "

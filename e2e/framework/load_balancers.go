@@ -16,14 +16,14 @@ type LoadBalancers struct {
 	env *Env
 }
 
-// List returns the cloud's load balancers, as far as they concern the spec: all of its own cloud; where specs
-// share a cloud, those that the spec has created, and those of its Services.
+// List returns the load balancers that concern the spec. On the embedded cluster, that is all of the cloud. If specs share a cloud, it is
+// those that the spec created, and those of its Services.
 func (lbs LoadBalancers) List(ctx context.Context) []cloud.LoadBalancer {
 	GinkgoHelper()
 	all, err := lbs.env.Cloud.LoadBalancers(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	own := slices.DeleteFunc(all, func(lb cloud.LoadBalancer) bool { return !lbs.env.Owns(lb.ID, lb.Service) })
-	// Only an existing cloud outlives the run: `make e2e-clean` finds there what a crash left.
+	// Only an existing cloud outlives the run: `make e2e-clean` finds the remains of a crash there.
 	if tagger, ok := cloud.As[cloud.Tagger](lbs.env.Cloud); ok && lbs.env.suite.Kind == Existing {
 		for _, lb := range own {
 			lbs.env.created.tag(lb.ID, func() error { return tagger.Tag(ctx, lb.ID, RunName()) })
@@ -78,7 +78,7 @@ func (lbs LoadBalancers) AwaitTargets(ctx context.Context, service string, names
 	})
 }
 
-// targetNames returns the names of the servers that are targets of a port. A target that is none is in it as the cloud shows it.
+// targetNames returns the names of the servers that are targets of a port. For a target without a server, it returns the target's text.
 func targetNames(p cloud.Port, servers []cloud.Server) (names []string) {
 	for _, t := range p.Targets {
 		i := slices.IndexFunc(servers, func(s cloud.Server) bool { return isTarget(t, s) })
@@ -114,7 +114,7 @@ func ListenPorts(lb cloud.LoadBalancer) []int {
 	return ports
 }
 
-// Settings returns a load balancer without what the cloud changes by itself: the health of its targets.
+// Settings returns a load balancer without the health of its targets, since the cloud changes that by itself.
 func Settings(lb cloud.LoadBalancer) cloud.LoadBalancer {
 	lb.Ports = slices.Clone(lb.Ports)
 	for i := range lb.Ports {

@@ -10,11 +10,11 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 )
 
-// pollInterval is how often a cloud without events of its own is asked for its servers.
+// pollInterval is the time between two reads of the servers of a cloud without events.
 const pollInterval = 100 * time.Millisecond
 
-// polling makes events of the servers of a cloud that has none of its own, by looking at them again and again. It does not see a server
-// that is off for a moment.
+// polling makes events of the servers of a cloud without events, by reading them again and again. It misses a server that is off for a
+// moment.
 type polling struct{ cloud.Cloud }
 
 // WatchServers implements node.ServerEvents.
@@ -40,7 +40,7 @@ func (p polling) WatchServers(ctx context.Context) (<-chan node.ServerEvent, err
 	return out, nil
 }
 
-// changes returns what has happened to servers since they were as known, and makes known the servers as they are.
+// changes returns the events between two views of the servers: known and servers. It updates known.
 func changes(known map[string]cloud.Server, servers []cloud.Server) (events []node.ServerEvent) {
 	there := map[string]bool{}
 	for _, s := range servers {

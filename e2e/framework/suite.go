@@ -1,8 +1,7 @@
-// Package framework gives the specs a Kubernetes cluster, a cloud whose servers are its nodes, and a
-// cloud-controller-manager.
+// Package framework gives the specs a Kubernetes cluster, a cloud with the cluster's nodes as its servers, and a cloud-controller-manager.
 //
-// A [Suite] is what all specs of a process share. An [Env] is what one spec works with, in groups. On the embedded
-// cluster, each spec has a cloud, nodes and CCM processes of its own; on other clusters, specs share them.
+// All specs of a process share a [Suite]. One spec works with an [Env], in groups. On the embedded cluster, each spec has its cloud, nodes
+// and CCM processes; on other clusters, specs share them.
 package framework
 
 import (
@@ -28,7 +27,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 )
 
-// Suite is what all specs of one process share.
+// Suite is shared by all specs of one process.
 type Suite struct {
 	// Kind is the kind of cluster that the specs run on.
 	Kind    ClusterKind
@@ -55,7 +54,7 @@ type Suite struct {
 	temporary bool
 }
 
-// QuietTime returns the time without a change after which the CCM has done its work.
+// QuietTime returns how long the cloud must stay unchanged before the CCM counts as idle.
 func (s *Suite) QuietTime() time.Duration {
 	if s.Kind == Existing {
 		return Quiet
@@ -81,14 +80,13 @@ const (
 	// EnvOffset is added to the number of the parallel process, so that several runs on one host do not share
 	// loopback addresses. A host has room for 16 processes.
 	EnvOffset = "E2E_OFFSET"
-	// EnvDelay is a whole number of seconds by which each start of the CCM is delayed on the embedded cluster. It shows
-	// specs that look before the CCM has begun.
+	// EnvDelay delays each start of the CCM on the embedded cluster by a whole number of seconds. It finds specs that look at the CCM's
+	// work too early.
 	EnvDelay = "E2E_CCM_DELAY"
 )
 
-// Prepare does once, before all processes start their suites, what concerns all: it checks the CCM's file and
-// program, so that a mistake ends the run with one error. On a kind cluster it also has the CCM run there, and waits
-// until all nodes are usable.
+// Prepare does the common work of all processes, once and before they start their suites: it checks the CCM's file and program, so that a
+// mistake ends the run with one error. On a kind cluster it also has the CCM run there, and waits until all nodes are usable.
 func Prepare(ctx context.Context) error {
 	ccm, err := LoadCCM()
 	if err != nil {
@@ -113,7 +111,7 @@ func Prepare(ctx context.Context) error {
 	return nil
 }
 
-// prepareEmbedded looks for what the embedded cluster needs, and builds a CCM of which the source is given.
+// prepareEmbedded finds the programs of the embedded cluster, and builds a CCM from its source if the description names one.
 func prepareEmbedded(ctx context.Context, ccm CCMDescription) error {
 	path := cmp.Or(os.Getenv(EnvBinary), ccm.Binary)
 	if path == "" && ccm.Source == "" {
@@ -137,7 +135,7 @@ func prepareEmbedded(ctx context.Context, ccm CCMDescription) error {
 	return nil
 }
 
-// checkDelay returns what is wrong with a value of EnvDelay.
+// checkDelay returns the mistake in a value of EnvDelay, or nil.
 func checkDelay(delay string, kind ClusterKind) error {
 	if delay == "" {
 		return nil
@@ -151,8 +149,7 @@ func checkDelay(delay string, kind ClusterKind) error {
 	return nil
 }
 
-// StartSuite starts a control plane, or connects to the cluster that the specs share. Stop the suite that it returns, also after an
-// error.
+// StartSuite starts a control plane, or connects to the cluster that the specs share. The caller stops the suite, even after an error.
 func StartSuite(ctx context.Context, process int) (*Suite, error) {
 	log.SetLogger(GinkgoLogr) // of controller-runtime's client, which complains without one
 	s := &Suite{Kind: CurrentKind(), Out: os.Getenv(EnvOut), CCMBinary: os.Getenv(EnvBinary)}
@@ -218,8 +215,8 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	return s.createCCMAccount(ctx)
 }
 
-// awaitTurn waits until this process may start its control plane, and returns what ends its turn. A start mostly computes: if
-// all processes did it at once, no spec would begin before all control planes are up.
+// awaitTurn waits until this process may start its control plane. Calling end ends its turn. A start mostly computes: if all processes did
+// it at once, no spec would begin before all control planes are up.
 func (s *Suite) awaitTurn(process int) (end func(), err error) {
 	turn := process % (2 * runtime.NumCPU())
 	lock, err := os.Create(filepath.Join(s.Out, fmt.Sprintf("start-%d.lock", turn)))

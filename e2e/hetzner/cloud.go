@@ -37,8 +37,8 @@ type Cloud struct {
 	env *Env
 }
 
-// control is what the framework uses of a simulated cloud, whether it runs in this process (fakecloud.Cloud) or in a
-// container (remote.Client).
+// control is the framework's view of a simulated cloud, whether it runs in this process (fakecloud.Cloud) or in a container
+// (remote.Client).
 type control interface {
 	Journal() journal.Journal
 	Faults() fault.Rules
@@ -50,8 +50,8 @@ func (cl *Cloud) use(simulated control) {
 	cl.control, cl.Journal, cl.Faults.rules = simulated, cloudJournal{simulated.Journal()}, simulated.Faults()
 }
 
-// Simulated reports whether the cloud keeps a journal and can be made to misbehave. Elsewhere the requests are
-// unknown, and specs look at what the cloud has.
+// Simulated reports whether the cloud keeps a journal and can be made to misbehave. Elsewhere the requests are unknown, and specs look at
+// the cloud's objects.
 func (cl *Cloud) Simulated() bool { return cl.control != nil }
 
 // Restart kills the simulated cloud and returns when it answers again.
@@ -77,8 +77,7 @@ func (cl *Cloud) Roots(ctx context.Context) *x509.CertPool {
 	return roots
 }
 
-// Certificates returns the cloud's certificates, as far as they concern the spec: those that it has created, and
-// those of its Services.
+// Certificates returns the certificates that concern the spec: those that it created, and those of its Services.
 func (cl *Cloud) Certificates(ctx context.Context) []*hcloud.Certificate {
 	GinkgoHelper()
 	all, err := cl.Client.Certificate.All(ctx)
@@ -147,7 +146,7 @@ func shortClient(userAgent string) string {
 	return name
 }
 
-// IPNet returns a network in CIDR notation. It panics if it is none.
+// IPNet parses a network in CIDR notation. It panics if s is anything else.
 func IPNet(s string) *net.IPNet {
 	p := netip.MustParsePrefix(s)
 	return &net.IPNet{IP: p.Masked().Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}

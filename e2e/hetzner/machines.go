@@ -35,7 +35,7 @@ const MachineController = "machine-controller"
 // EnvMachineController is the path of the machine controller's program. Without it, the suite builds one.
 const EnvMachineController = "E2E_MACHINE_CONTROLLER"
 
-// machineController is what all specs of a process share of the machine controller.
+// machineController is the part of the machine controller that all specs of a process share.
 type machineController struct {
 	binary, kubeconfig string
 	client             client.Client // an administrator's, which knows Machines
@@ -46,7 +46,7 @@ type Machines struct {
 	env *Env
 }
 
-// machines is what all specs of this process share of the machine controller. It is empty before the first spec that needs it.
+// machines is shared by all specs of this process. It is empty before the first spec that needs it.
 var machines machineController
 
 // prepare installs the CRDs and builds the machine controller, once.
@@ -121,8 +121,8 @@ func (ms Machines) Client(ctx context.Context) client.Client {
 	return machines.client
 }
 
-// Start starts the machine controller, with these flags in addition to the usual ones. What it has made goes with the spec, and
-// so does the controller on the embedded cluster; on a kind cluster it runs for all specs, with the flags of its manifest.
+// Start starts the machine controller, with these flags in addition to the usual ones. Its Machines are removed with the spec. On the
+// embedded cluster, the controller ends with the spec, too. On a kind cluster it runs for all specs, with the flags of its manifest.
 func (ms Machines) Start(ctx context.Context, flags ...string) *framework.Replica {
 	GinkgoHelper()
 	DeferCleanup(ms.remove)
@@ -181,7 +181,7 @@ func (ms Machines) remove(ctx context.Context) {
 	}
 }
 
-// Deployment returns a MachineDeployment of the spec, which is not created yet.
+// Deployment returns a MachineDeployment of the spec. It does not create it.
 func (ms Machines) Deployment(name string, n int32) *v1alpha1.MachineDeployment {
 	labels := map[string]string{"pool": name}
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: ms.env.Services.Namespace, Name: name}}
@@ -266,8 +266,8 @@ func (ms Machines) List(ctx context.Context) []v1alpha1.Machine {
 	return list.Items
 }
 
-// Await waits until a MachineDeployment has n Machines from its template and no others, whose Nodes are ready, initialized and
-// have their routes. It returns the names of the Machines, which are those of servers and Nodes.
+// Await waits until a MachineDeployment has n Machines from its template and no others, and their Nodes are ready, initialized and have
+// routes. It returns the names of the Machines. Their servers and Nodes have the same names.
 func (ms Machines) Await(ctx context.Context, name string, n int) (names []string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

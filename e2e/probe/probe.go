@@ -1,4 +1,4 @@
-// Package probe finds out from a run of all specs what a cloud-controller-manager lacks, and writes that into its file.
+// Package probe derives from a run of all specs the features that a cloud-controller-manager lacks, and writes them into its file.
 package probe
 
 import (
@@ -26,15 +26,14 @@ type Gap struct {
 	Specs  []string `yaml:"specs"`
 }
 
-// Findings are what a CCM lacks: features with their reasons, and specs that fail although it has the features that
-// they need.
+// Findings are a CCM's missing features with their reasons, and specs that fail although the CCM has the features that they need.
 type Findings struct {
 	Lacks     map[string]string `yaml:"lacks"`
 	KnownGaps []Gap             `yaml:"knownGaps"`
 }
 
-// Update returns the file of a CCM with what a run has found out, and the findings. It keeps the rest of the file, the
-// reasons that it has, and what it says of specs that the run did not run.
+// Update writes the findings of a run into the file of a CCM, and returns both. It keeps the rest of the file: the reasons, and the entries
+// about specs that did not run.
 func Update(file []byte, run speclist.Run) ([]byte, Findings, error) {
 	if run.Incomplete != "" {
 		return nil, Findings{}, fmt.Errorf("cannot learn what the CCM lacks: the run is incomplete: %s; correct that and run it again",

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// consoleLines is how many lines of a failure the console shows while the suite runs, without those that say which spec failed and where.
-// With what the end of a run says of it, that is a screen.
+// consoleLines limits the lines of a failure on the console while the suite runs, except those with the name and place of the spec.
+// Together with the summary at the end of a run, they fill a screen.
 const consoleLines = 10
 
 // Console copies what Ginkgo prints while the suite runs, without what is long: the timeline of a failed spec, with its logs, is
@@ -38,23 +38,23 @@ func Console(out io.Writer, in io.Reader, log io.Writer) error {
 // console knows where in Ginkgo's text it is.
 type console struct {
 	out io.Writer
-	// line is the begin of a line whose end has not come yet, of which shown bytes are printed.
+	// line is the beginning of an unfinished line. The console shows the first shown bytes of it already.
 	line  []byte
 	shown int
 	// heading says that the next line that is not empty is the first one of a block. Lines of dashes separate blocks.
 	heading bool
-	// failure says that the block is about a failed spec, or one that hangs; lines counts what was shown of it, and more what was not.
+	// failure marks the block of a spec that failed or hangs. lines counts its shown lines, more the others.
 	failure     bool
 	lines, more int
 	// reset ends a colour, if Ginkgo uses colours.
 	reset string
-	// section is the last line of what is left out, such as a timeline; "" outside of one.
+	// section is the last line of the section that is being left out, such as a timeline, or "".
 	section string
 }
 
 var (
 	colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
-	// dots are what Ginkgo prints for specs that have passed or were skipped.
+	// dots are Ginkgo's signs for specs that passed or were skipped.
 	dots    = regexp.MustCompile(`^[•SP]+$`)
 	failing = regexp.MustCompile(`\[(FAILED|PANICKED|TIMEDOUT|INTERRUPTED|ABORTED)\]|Progress Report for`)
 	where   = regexp.MustCompile(`^\s*In \[[A-Za-z() ]+\] at: `)
@@ -120,7 +120,7 @@ func (c *console) whole(line []byte) error {
 	return err
 }
 
-// endBlock says what it did not show of a failure. It ends the colour of a line that is not shown to its end.
+// endBlock reports the lines of a failure that are left out. It ends the colour of a line that is not shown to its end.
 func (c *console) endBlock() error {
 	if c.more == 0 {
 		return nil

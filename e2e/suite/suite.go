@@ -23,7 +23,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
 
-// Config says what is tested, and where. Paths are relative to the folder of the test.
+// Config describes the CCM under test, and where it runs. Paths are relative to the folder of the test.
 type Config struct {
 	// File is the path of the CCM's description; CCM is the same in Go. Set one of them. The environment variable CCM names another file.
 	File string
@@ -32,14 +32,14 @@ type Config struct {
 	Driver cloud.Driver
 	// Drivers are those that descriptions can choose by a name, for a test of several clouds.
 	Drivers map[string]cloud.Driver
-	// Kubeconfig is the path of an administrator's access to a cluster that runs the CCM. If it is empty, each process of the test has a
-	// control plane of its own, whose programs framework/cluster finds. E2E_CLUSTER wins over both.
+	// Kubeconfig is the path of an administrator's access to a cluster that runs the CCM. If it is empty, each process of the test starts a
+	// control plane from the programs that framework/cluster finds. E2E_CLUSTER wins over both.
 	Kubeconfig string
 	// Labels is a filter such as "conformance && !route". The specs that run pass it and Ginkgo's own flag.
 	Labels string
-	// Manifest is the path of what deploys a CCM whose description names no manifest.
+	// Manifest is the path of the manifest that deploys a CCM if the CCM's description names none.
 	Manifest string
-	// Name is what Ginkgo calls the run. If it is empty, it is "conformance".
+	// Name is Ginkgo's name of the run. If it is empty, it is "conformance".
 	Name string
 }
 
@@ -75,8 +75,8 @@ func (c Config) configure() error {
 	})
 }
 
-// prepare declares what comes before and after all specs. The first process prepares what all processes share. scripts/e2e.sh says in one
-// line what a slow start waits for; Ginkgo shows goroutines only of one that hangs.
+// prepare declares the steps before and after all specs. The first process prepares the parts that all processes share. scripts/e2e.sh
+// explains a slow start in one line; Ginkgo shows goroutines only of one that hangs.
 func prepare() {
 	SynchronizedBeforeSuite(func(ctx SpecContext) {
 		Expect(framework.Prepare(ctx)).To(Succeed())

@@ -5,16 +5,16 @@ import (
 	"net/netip"
 )
 
-// RouteKind is what the router does with packets for a destination.
+// RouteKind is the router's treatment of packets for a destination.
 type RouteKind int
 
 // The kinds of routes.
 const (
 	// Unreachable refuses packets with ICMP "host unreachable".
 	Unreachable RouteKind = iota
-	// Via sends packets to a gateway, which is a neighbour on the interface.
+	// Via sends packets to a gateway, a neighbour on the interface.
 	Via
-	// OnLink sends packets directly to the destination, which is a neighbour on the interface.
+	// OnLink sends packets directly to the destination, a neighbour on the interface.
 	OnLink
 )
 

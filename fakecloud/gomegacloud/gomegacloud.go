@@ -1,4 +1,4 @@
-// Package gomegacloud has Gomega matchers for a simulated cloud and what it has:
+// Package gomegacloud has Gomega matchers for a simulated cloud and its resources:
 //
 //	Eventually(ctx, gomegacloud.LoadBalancer(client, "web")).Should(gomegacloud.BeHealthy())
 //	Expect(cloud).To(gomegacloud.HaveRequested("create_load_balancer", 1))
@@ -21,7 +21,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// Cloud is what HaveRequested needs of a cloud.
+// Cloud is HaveRequested's view of a cloud.
 type Cloud interface{ Journal() journal.Journal }
 
 // HaveRequested succeeds if the journal of a cloud has n requests of an operation of the API document, such as create_server. n is a
@@ -82,8 +82,8 @@ func (m *requests) describe(message string) string {
 	return text.String()
 }
 
-// HaveStatus succeeds if the field Status of what hcloud-go returns, such as a *hcloud.Server, is the given one: a constant of
-// hcloud-go, a string, or a matcher.
+// HaveStatus succeeds if the field Status of a value from hcloud-go, such as a *hcloud.Server, is the given one: a constant of hcloud-go, a
+// string, or a matcher.
 func HaveStatus(status any) types.GomegaMatcher {
 	if _, ok := status.(types.GomegaMatcher); !ok {
 		status = gomega.BeEquivalentTo(status)
@@ -117,7 +117,7 @@ func (m *healthy) Match(actual any) (bool, error) {
 	return len(m.problems) == 0, nil
 }
 
-// look adds what is wrong with one target.
+// look adds the problems of one target.
 func (m *healthy) look(lb *hcloud.LoadBalancer, t hcloud.LoadBalancerTarget) {
 	status := map[int]hcloud.LoadBalancerTargetHealthStatusStatus{}
 	for _, h := range t.HealthStatus {

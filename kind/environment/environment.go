@@ -17,17 +17,16 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
-// Options say what environment Up makes. Cluster.Name must be set.
+// Options describe the environment for Up. Cluster.Name must be set.
 type Options struct {
 	// Cluster is the cluster; its Image may be left empty, see NodeImage. Its
 	// Progress is that of Options.
 	Cluster cluster.Options
 	// NodeImage says where Cluster.Image comes from if that is empty, as in cluster.EnsureImage.
 	NodeImage string
-	// CloudArchive is an image of fakecloud with the name fakecloud:kind, ProbeArchive
-	// one of kind/cmd/probe with the name ProbeImage, CCMArchive one of the CCM with
-	// the name ccm-from-scratch:kind, as `docker save` writes them. Empty ones are
-	// built of this module, which must be around the working directory.
+	// CloudArchive is an image of fakecloud with the name fakecloud:kind, ProbeArchive one of kind/cmd/probe with the name ProbeImage,
+	// CCMArchive one of the CCM with the name ccm-from-scratch:kind, as `docker save` writes them. Empty ones are built of this module. The
+	// working directory must then be in its checkout.
 	CloudArchive, ProbeArchive, CCMArchive string
 	// Actions is how long the cloud's actions take, like fakecloud's flag. Default: realistic.
 	Actions string
@@ -44,7 +43,7 @@ type Options struct {
 	// Hypervisor is a command that runs RunHypervisor for the cluster, to be started in the
 	// background. Empty: no hypervisor; the caller may run one.
 	Hypervisor []string
-	// Progress shows what happens. If nil, nothing is shown.
+	// Progress gets a line for each step. If nil, nothing is shown.
 	Progress io.Writer
 }
 
@@ -66,20 +65,20 @@ type Environment struct {
 	CloudNetwork *hcloud.Network
 	// NodeServers are the servers of the nodes that kind made, by name. Set by Up.
 	NodeServers map[string]*hcloud.Server
-	// Progress shows what is compiled for the environment. If nil, nothing is shown.
+	// Progress gets the progress of compiling for the environment. If nil, nothing is shown.
 	Progress io.Writer
 	// Steps are the steps of Up, and how long each took.
 	Steps []Step
 }
 
-// ErrNoCloud says that there is a cluster, but no cloud around it.
+// ErrNoCloud says that a cluster exists, but without a cloud around it.
 var ErrNoCloud = errors.New("the cluster has no cloud")
 
-// Up makes an environment and returns when it can be used: each node is initialized by the CCM, the cluster's DNS runs, and
-// the cloud has a route to each node's pods. If it fails, what it made is removed, unless Cluster.Retain is set.
+// Up makes an environment and returns when it can be used: each node is initialized by the CCM, the cluster's DNS runs, and the cloud has a
+// route to each node's pods. If it fails, it removes the parts that it made, unless Cluster.Retain is set.
 //
-// If an environment of the name exists, Up repairs it: it makes or starts what is missing or dead, and keeps what works. A
-// failure then removes nothing.
+// If an environment of the name exists, Up repairs it: it makes missing parts, starts dead ones, and keeps the working ones. A failure then
+// removes nothing.
 func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	o.Actions = cmp.Or(o.Actions, "realistic")
 	if err := o.Check(); err != nil {
@@ -152,7 +151,7 @@ func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	return e, nil
 }
 
-// there reports whether there is a cluster of the name to repair. What a killed Up left half-made is removed.
+// there reports whether an environment of the name exists and can be repaired. It removes the half-made remains of a killed Up.
 func (o Options) there(ctx context.Context, s *steps) (bool, error) {
 	state, err := cluster.Look(ctx, o.Cluster.Name)
 	switch {
@@ -165,7 +164,7 @@ func (o Options) there(ctx context.Context, s *steps) (bool, error) {
 		s.say("the cluster %s is there: what is missing or dead is repaired (make down removes it)", o.Cluster.Name)
 		return true, nil
 	}
-	// Create finds that out, too, but only after images were built, which may take minutes.
+	// Create finds that out, too, but only after the build of the images. That may take minutes.
 	if err := o.Cluster.CheckFree(ctx); err != nil {
 		return false, err
 	}
@@ -220,9 +219,8 @@ func (o Options) cloud(ctx context.Context, e *Environment) error {
 	return e.awaitCloud(ctx)
 }
 
-// Open finds an environment that Up made, in this process or another. The error
-// wraps cluster.ErrNotFound when there is no cluster of the name, and ErrNoCloud when
-// it has no cloud.
+// Open finds an environment that Up made, in this process or another. The error wraps cluster.ErrNotFound if no cluster has the name, and
+// ErrNoCloud if the cluster has no cloud.
 func Open(ctx context.Context, name string) (*Environment, error) {
 	c, err := cluster.Open(ctx, name)
 	if err != nil {
@@ -232,9 +230,8 @@ func Open(ctx context.Context, name string) (*Environment, error) {
 	return e, errors.Join(e.connect(ctx), e.connectOutside(ctx))
 }
 
-// Down removes the environment: the hypervisor, all containers, the network, the
-// images that Docker was given for it, unless another environment uses them, the cloud's volume, and
-// what was kept on disk. The nodes' image stays. It succeeds if none of them exists.
+// Down removes the environment: the hypervisor, all containers, the network, the images that Docker was given for it, unless another
+// environment uses them, the cloud's volume, and the folder on disk. The nodes' image stays. It succeeds if none of them exists.
 func Down(ctx context.Context, name string) error {
 	unlock, err := lock(name)
 	if err != nil {
@@ -246,7 +243,7 @@ func Down(ctx context.Context, name string) error {
 
 // down is Down for a caller that has the lock.
 func down(ctx context.Context, name string) error {
-	// First: it would try to bring back what is removed.
+	// The hypervisor goes first: it would try to bring back removed containers.
 	if err := stopHypervisor(ctx, name); err != nil {
 		return err
 	}

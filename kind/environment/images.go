@@ -28,8 +28,8 @@ var (
 	probeProgram   = program{"probe", build.Module + "/kind/cmd/probe", ProbeImage}
 )
 
-// ProbeImage is the name of the image of kind/cmd/probe, which all nodes have: pods that say what has reached
-// them.
+// ProbeImage is the name of the image of kind/cmd/probe. All nodes have it: its pods describe the requests
+// that reach them.
 const ProbeImage = "probe:kind"
 
 // build makes an archive with the program's image, as `docker save` writes it, and
@@ -45,8 +45,8 @@ func (p program) build(ctx context.Context, cluster string, out io.Writer) (stri
 	return archive, err
 }
 
-// load gives Docker the image of an archive, instead of the one that had its name: what is left without a
-// name is removed, unless a container runs it.
+// load gives Docker the image of an archive. The image takes the name of an older one. The older one is
+// removed, unless a container runs it.
 func (p program) load(ctx context.Context, archive string) error {
 	before, _ := p.loaded(ctx) // there may be none
 	if _, err := docker(ctx, "load", "--input", archive); err != nil {
@@ -67,7 +67,8 @@ func (p program) loaded(ctx context.Context) (string, error) {
 	return docker(ctx, "image", "inspect", "--format={{.Id}}", p.image)
 }
 
-// removeImages takes back from Docker what load gave it. What another environment's container runs stays.
+// removeImages takes back from Docker the images that load gave it. Images that another environment's
+// container runs stay.
 func removeImages(ctx context.Context) error {
 	for _, p := range []program{cloudProgram, probeProgram} {
 		if _, err := p.loaded(ctx); err != nil {

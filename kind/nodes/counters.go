@@ -12,7 +12,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
-// Counters are what a container has used since it was started.
+// Counters are a container's resource usage since its start.
 type Counters struct {
 	// Uptime is the host's, when the others were read. It is read with them: the time between two readings needs no clock,
 	// and no guess how long Docker took.
@@ -25,8 +25,8 @@ type Counters struct {
 	PacketsIn, PacketsOut, BytesIn, BytesOut uint64
 }
 
-// What is read in a container. Which of the files of cgroups there are depends on their version: cpu.stat and io.stat are
-// those of version 2, and the disk's are missing where the controller is off.
+// The files that are read in a container. The files of cgroups depend on their version: cpu.stat and io.stat are those of version 2, and
+// the disk's are missing where the controller is off.
 const (
 	uptimeFile     = "/proc/uptime"
 	interfacesFile = "/proc/net/dev"
@@ -37,10 +37,10 @@ const (
 	diskOpsV1      = "/sys/fs/cgroup/blkio/blkio.throttle.io_serviced_recursive"
 )
 
-// Counters implements Driver. It reads the files in the container, all in one command: they are exact, and the same on
-// Linux, macOS and WSL. docker stats, which asks for no process in the container, rounds to four digits (a node that has
-// received 1 GB seems to receive nothing or 1 MB), counts neither packets nor operations, and takes two seconds. grep
-// prints the name of the file before each line. It fails if one of them is missing, which says nothing.
+// Counters implements Driver. It reads the files in the container, all in one command: they are exact, and the same on Linux, macOS and
+// WSL. docker stats would need no process in the container, but rounds to four digits (a node that received 1 GB seems to receive nothing
+// or 1 MB), counts neither packets nor operations, and takes two seconds. grep prints the name of the file before each line. It fails if
+// one of the files is missing: that says nothing.
 func (d *Docker) Counters(ctx context.Context, name string) (Counters, error) {
 	files := strings.Join([]string{uptimeFile, interfacesFile, cpuFile, diskFile, cpuFileV1, diskBytesV1, diskOpsV1}, " ")
 	text, err := docker(ctx, nil, "exec", name, "sh", "-c", "grep -s '' "+files+" || true")
@@ -137,7 +137,7 @@ func (c *Counters) setCPU(text string, unit time.Duration) error {
 	return nil
 }
 
-// addDisk adds what a device has done, such as rbytes=4096 wbytes=0 rios=1 wios=0.
+// addDisk adds the counters of a device, such as rbytes=4096 wbytes=0 rios=1 wios=0.
 func (c *Counters) addDisk(fields []string) error {
 	for _, f := range fields {
 		key, value, _ := strings.Cut(f, "=")
@@ -161,7 +161,7 @@ func addNumber(counter *uint64, text string) error {
 	return err
 }
 
-// usage returns what was used between two readings; false if no time has passed or a counter has begun again.
+// usage returns the usage between two readings. It returns false if no time passed, or if a counter started again at 0.
 func usage(before, after Counters) (hypervisor.Usage, bool) {
 	seconds := (after.Uptime - before.Uptime).Seconds()
 	ok := seconds > 0 && after.CPU >= before.CPU

@@ -35,7 +35,7 @@ func routed(t *testing.T, s *suite) {
 	g.Expect(router.DeleteRoute(ctx, a)).To(isNotFound())
 }
 
-// routesOf returns the routes without what the interface leaves open: a route to a server may say its address, too.
+// routesOf returns the routes in one form: a route to a server may say its address, too.
 func routesOf(ctx context.Context, router cloud.Router) ([]cloud.Route, error) {
 	all, err := router.Routes(ctx)
 	for i := range all {
@@ -119,7 +119,7 @@ func expectTargets(g *WithT, targets []cloud.Target, servers ...cloud.Server) {
 	}
 }
 
-// answering makes the servers answer with their names on a port, which is returned.
+// answering makes each server answer with its name. It returns the port, the same on all servers.
 func answering(t *testing.T, servers ...cloud.Server) (port uint16) {
 	t.Helper()
 	for _, s := range servers {
@@ -153,7 +153,7 @@ func freePort(t *testing.T) uint16 {
 	return netip.MustParseAddrPort(l.Addr().String()).Port()
 }
 
-// read returns what a server answers behind a load balancer.
+// read returns the answer of a server behind a load balancer.
 func read(ctx context.Context, c cloud.Cloud, address string, port uint16) (string, error) {
 	dial := func(ctx context.Context, to string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", to)

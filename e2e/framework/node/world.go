@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// world is what nodes watch in the API: Nodes, each its own, and all Services.
-// The nodes of a fleet share one, so that a hundred nodes do not watch a hundred
-// times. A follower hears of every Service, also of those that were there before.
+// world watches the API for nodes: it has each follower's Node, and all Services. The nodes of a
+// fleet share one, so that a hundred nodes do not watch a hundred times. A follower hears of every
+// Service, including the existing ones.
 type world struct {
 	client kubernetes.Interface
 	nodes  cache.SharedIndexInformer
@@ -63,13 +63,13 @@ func newWorld(client kubernetes.Interface, name string, log *slog.Logger) *world
 	return w
 }
 
-// stop ends the watches and waits until they have ended.
+// stop ends the watches and waits for their end.
 func (w *world) stop() {
 	w.end()
 	w.loops.Wait()
 }
 
-// node returns the Node as it was last seen, nil if there is none.
+// node returns the last known state of the Node, or nil.
 func (w *world) node(name string) *corev1.Node {
 	object, ok, err := w.nodes.GetStore().GetByKey(name)
 	if err != nil || !ok {

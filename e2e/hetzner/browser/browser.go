@@ -1,5 +1,5 @@
-// Package browser opens the project's pages in a real browser without a screen, so that tests see what a user sees: what is shown, the
-// console's errors, where requests go, and what a screen reader would be told.
+// Package browser opens the project's pages in a real browser without a screen. Tests see the visible text, the console's errors, the
+// targets of requests, and the text for a screen reader.
 package browser
 
 import (
@@ -40,7 +40,7 @@ func Find() (string, error) {
 	return "", errors.New("no browser is found; install Chromium (scripts/browser.sh does it on Debian), or set BROWSER to its path")
 }
 
-// Page is an open page. Its methods end the test if the page does not do what they wait for within half a minute.
+// Page is an open page. A method ends the test if the page does not reach the awaited state within half a minute.
 type Page struct {
 	testing.TB
 	context context.Context
@@ -85,7 +85,7 @@ func Open(t testing.TB, folder string) *Page {
 	return p
 }
 
-// listen collects what the browser reports.
+// listen collects the browser's events.
 func (p *Page) listen(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +144,7 @@ func (p *Page) Go(address string) {
 	Do(p, "open "+address, chromedp.Navigate(address))
 }
 
-// Eval evaluates JavaScript, which may be a promise, and returns its value.
+// Eval evaluates JavaScript and returns its value. It waits for a promise.
 func Eval[T any](p *Page, script string) T {
 	p.Helper()
 	return Do(p, script, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
@@ -217,7 +217,7 @@ func (p *Page) Appear(width, height int64, dark bool) {
 	})
 }
 
-// Picture saves a screenshot of what is in the window.
+// Picture saves a screenshot of the window.
 func (p *Page) Picture(name string) {
 	p.Helper()
 	image := Do(p, "take a picture", chromedp.CaptureScreenshot())

@@ -54,14 +54,14 @@ type file struct {
 	Owner       string          `json:"owner"`
 	Permissions json.RawMessage `json:"permissions"`
 	Append      bool            `json:"append"`
-	// Defer puts it off until packages and users are there, which is never later here.
+	// Defer puts it off until packages and users are there. Here they always are.
 	Defer bool `json:"defer"`
 
 	mode  string
 	bytes []byte
 }
 
-// check reads what has to be read.
+// check parses the fields that need it.
 func (f *file) check() error {
 	if !strings.HasPrefix(f.Path, "/") {
 		return fmt.Errorf("path %.60q: must be absolute", f.Path)
@@ -74,7 +74,7 @@ func (f *file) check() error {
 	return err
 }
 
-// mode reads permissions: a text in octal, or a number, which YAML has read as octal.
+// mode reads permissions: a text in octal, or a number that YAML parsed as octal.
 func mode(permissions json.RawMessage) (string, error) {
 	if len(permissions) == 0 || string(permissions) == "null" {
 		return "644", nil
@@ -116,7 +116,7 @@ func decode(encoding, content string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, maxFile))
 }
 
-// maxFile bounds what a compressed file may become.
+// maxFile bounds the uncompressed size of a file.
 const maxFile = 16 << 20
 
 // write writes the file's part of the script.
