@@ -196,7 +196,7 @@ func (f *fileMutants) statements(list []ast.Stmt, depth int) {
 	}
 }
 
-// called returns the text of the function that a statement or an expression calls; "" if it is no call.
+// called returns the text of the function that a statement or an expression calls; "" if it calls none.
 func called(n ast.Node) string {
 	if s, ok := n.(*ast.ExprStmt); ok {
 		n = s.X

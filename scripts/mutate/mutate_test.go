@@ -72,8 +72,8 @@ func TestANamedMutantIsASwitchOfItsFunction(t *testing.T) {
 	if err != nil || len(all) != 3 || len(all[1].judges) != 2 || len(all[1].changes) != 3 {
 		t.Fatal(all, err)
 	}
-	other := "package q\n\nfunc (t *T[K]) m() bool { return true }\nfunc (t *T) m() (ok bool, err error) {\n\treturn g( // a comment\n\t\ta, 1,\n\t)\n}\n" +
-		"func (T) n() { g(1) }\n"
+	other := "package q\n\nfunc (t *T[K]) m() bool { return true }\n" +
+		"func (t *T) m() (ok bool, err error) {\n\treturn g( // a comment\n\t\ta, 1,\n\t)\n}\nfunc (T) n() { g(1) }\n"
 	texts := map[string]string{"p.go": sample, "q.go": other}
 	changed, err := applyAll(all, texts)
 	if err != nil {

@@ -146,7 +146,7 @@ func applyAll(mutants []namedMutant, texts map[string]string) (map[string]string
 	for file, all := range insertions {
 		result[file] = insert(texts[file], all)
 		if _, err := parser.ParseFile(token.NewFileSet(), file, result[file], parser.SkipObjectResolution); err != nil {
-			errs = append(errs, fmt.Errorf("a named mutant is no Go: %w", err))
+			errs = append(errs, fmt.Errorf("the Go of a named mutant: %w", err))
 		}
 	}
 	return result, errors.Join(errs...)

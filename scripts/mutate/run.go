@@ -121,7 +121,8 @@ const regressions = "TestRegressions"
 
 // runSeeds runs tests of the simulation with a mutant, until a seed fails.
 func (m *mutation) runSeeds(ctx context.Context, id int, tests string) ([]byte, error) {
-	return m.run(ctx, m.simulation(), strconv.Itoa(id), tests, "-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0", "-until")
+	return m.run(ctx, m.simulation(), strconv.Itoa(id), tests,
+		"-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0", "-until")
 }
 
 // reach runs each test alone. It returns the tests, the quick ones first, and sets those of each mutant that reach it.

@@ -36,7 +36,7 @@ func (r result) print(w io.Writer) error {
 	return err
 }
 
-// readResult reads a pod's log. The checksum of gzip tells whether the result is whole.
+// readResult reads a pod's log. The checksum of gzip shows that the result is whole.
 func readResult(log io.Reader) (r result, err error) {
 	var text strings.Builder
 	lines := bufio.NewReader(log)

@@ -276,11 +276,13 @@ func (f *follower) remove(ctx context.Context) error {
 		return fmt.Errorf("cannot delete the Job: %w: kubectl delete job --namespace=%s %s", err, f.job.Namespace, f.job.Name)
 	}
 	err = wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-		pods, err := f.kube.CoreV1().Pods(f.job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + f.job.Name})
+		selector := metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + f.job.Name}
+		pods, err := f.kube.CoreV1().Pods(f.job.Namespace).List(ctx, selector)
 		return err == nil && len(pods.Items) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the pods of the deleted Job %s are still there: look at `kubectl get pods --namespace=%s`", f.job.Name, f.job.Namespace)
+		return fmt.Errorf("the pods of the deleted Job %s are still there: look at `kubectl get pods --namespace=%s`", f.job.Name,
+			f.job.Namespace)
 	}
 	return nil
 }

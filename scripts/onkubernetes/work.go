@@ -140,7 +140,8 @@ func (w *work) sim(first, seeds, shards int) {
 	w.fill = func(ctx context.Context, f *files) {
 		overlay, err := exec.CommandContext(ctx, "scripts/sim-runtime.sh").Output()
 		f.err = errors.Join(f.err, err)
-		f.compile(ctx, "ccm-sim", "test", "-v", "-overlay", strings.TrimSpace(string(overlay)), "-tags", "sim", "-c", "./ccm/internal/proof/sim")
+		f.compile(ctx, "ccm-sim", "test", "-v", "-overlay", strings.TrimSpace(string(overlay)), "-tags", "sim", "-c",
+			"./ccm/internal/proof/sim")
 		f.compile(ctx, "machine-sim", "test", "-v", "-c", "./ccm/machine/controller")
 	}
 	w.merge = func(_ context.Context, results map[int]result, out io.Writer) error {
@@ -153,9 +154,10 @@ func (w *work) sim(first, seeds, shards int) {
 				}
 			}
 		}
-		found, n := gather(results, ": seed ", regexp.MustCompile(`(?m)^sim: (\d+) of (\d+) seeds have run, (\d+) failed, (\d+) requests, (\d+) `+
-			`of them writes`))
-		fmt.Fprintf(out, "%ssim: %d of %d seeds have run, %d failed, %d requests, %d of them writes\n", found, n[0], seeds, n[2], n[3], n[4])
+		total := regexp.MustCompile(`(?m)^sim: (\d+) of \d+ seeds have run, (\d+) failed, (\d+) requests, (\d+) of them writes`)
+		found, n := gather(results, ": seed ", total)
+		fmt.Fprintf(out, "%ssim: %d of %d seeds have run, %d failed, %d requests, %d of them writes\n",
+			found, n[0], seeds, n[1], n[2], n[3])
 		return err
 	}
 }
@@ -176,8 +178,8 @@ func (w *work) mutate(shards, sample, seed, least int) {
 		f.compile(ctx, "mutate", "build", "-v", "./scripts/mutate")
 		folder := filepath.Join(f.root, mutants)
 		f.err = errors.Join(f.err, os.MkdirAll(folder, 0o755))
-		f.run(ctx, append([]string{"scripts/progress.sh", "compiling the mutants, and running each test once", "go", "run", "./scripts/mutate",
-			"-jobs", strconv.Itoa(runtime.NumCPU()), "-prepare", folder}, drawn...)...)
+		f.run(ctx, append([]string{"scripts/progress.sh", "compiling the mutants, and running each test once",
+			"go", "run", "./scripts/mutate", "-jobs", strconv.Itoa(runtime.NumCPU()), "-prepare", folder}, drawn...)...)
 	}
 	w.merge = func(_ context.Context, results map[int]result, out io.Writer) error {
 		found, n := gather(results, "survives: ", regexp.MustCompile(`(?m)^(\d+) mutants, (\d+) survive:`))
@@ -235,8 +237,8 @@ func (w *work) e2e(shards, procs int, labels, focus, ccm string) {
 		if labels != "" {
 			filter += " && (" + labels + ")"
 		}
-		return [][]string{{programs + "/ginkgo", "run", "--no-color", "--silence-skips", "--procs=" + strconv.Itoa(procs), "--randomize-all",
-			"--poll-progress-after=3m", "--timeout=40m", "--label-filter=" + filter, "--focus=" + focus, "--json-report=report.json",
+		return [][]string{{programs + "/ginkgo", "run", "--no-color", "--silence-skips", "--procs=" + strconv.Itoa(procs),
+			"--randomize-all", "--poll-progress-after=3m", "--timeout=40m", "--label-filter=" + filter, "--focus=" + focus, "--json-report=report.json",
 			"--output-dir=" + results, "--keep-going", source + "/e2e/hetzner/specs/specs.test"}}
 	}
 	w.fill = func(ctx context.Context, f *files) { fillE2E(ctx, f, cmp.Or(ccm, ourCCM)) }

@@ -41,7 +41,8 @@ func TestThePiecesOfASimulationHaveEachSeedOnce(t *testing.T) {
 			if _, err := fmt.Sscanf(text, "make sim FIRST=%d SEEDS=%d", &from, &seeds); err != nil || from != next || seeds < 1 {
 				t.Errorf("%v: piece %d is %s, want it from %d", c, piece, text, next)
 			}
-			if args := strings.Join(again.programs(piece)[1], " "); !strings.HasSuffix(args, fmt.Sprintf(" -first %d -seeds %d", from, seeds)) {
+			want := fmt.Sprintf(" -first %d -seeds %d", from, seeds)
+			if args := strings.Join(again.programs(piece)[1], " "); !strings.HasSuffix(args, want) {
 				t.Errorf("a pod runs %s, want it as %s", args, text)
 			}
 			next = from + seeds
@@ -56,14 +57,15 @@ func TestThePiecesOfASimulationHaveEachSeedOnce(t *testing.T) {
 
 func TestAWrongSettingIsNamed(t *testing.T) {
 	t.Parallel()
+	job := func(pairs ...string) error { _, err := newJob(work{}, "../../"+template, env(pairs...)); return err }
 	for want, try := range map[string]func() error{
 		"SEEDS=many: must be a number from 1": func() error { _, err := newWork("sim", env("SEEDS", "many")); return err },
 		"SHARDS=9: must be a number from 1":   func() error { _, err := newWork("sim", env("SEEDS", "8", "SHARDS", "9")); return err },
 		"E2E_CLUSTER=kind: only embedded":     func() error { _, err := newWork("e2e", env("E2E_CLUSTER", "kind")); return err },
 		"bench: must be one of sim, e2e":      func() error { _, err := newWork("bench", env()); return err },
 		"SAMPLE=-1: must be a number from 0":  func() error { _, err := newWork("mutate", env("SAMPLE", "-1")); return err },
-		"CPU=much: must be such as 1":         func() error { _, err := newJob(work{}, "../../"+template, env("CPU", "much")); return err },
-		"PARALLELISM=0: must be a number":     func() error { _, err := newJob(work{}, "../../"+template, env("PARALLELISM", "0")); return err },
+		"CPU=much: must be such as 1":         func() error { return job("CPU", "much") },
+		"PARALLELISM=0: must be a number":     func() error { return job("PARALLELISM", "0") },
 		"is not that of a kind cluster":       func() error { _, _, err := publish(t.Context(), nil, "", "prod", nil); return err },
 	} {
 		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
@@ -81,7 +83,8 @@ func TestTheSpecsOfAPieceRunWithAnyCCM(t *testing.T) {
 	if got := w.alone(7); got != "make e2e E2E_CLUSTER=embedded SHARD=8/20 LABELS='service && !fault' CCM='my/ccm.yaml'" {
 		t.Errorf("alone, the piece is run by %s", got)
 	}
-	if args := w.programs(7)[0]; w.shard(7) != "8/20" || !slices.Contains(args, "--label-filter=!real-nodes && !hour && (service && !fault)") {
+	filter := "--label-filter=!real-nodes && !hour && (service && !fault)"
+	if args := w.programs(7)[0]; w.shard(7) != "8/20" || !slices.Contains(args, filter) {
 		t.Errorf("a pod runs %q", args)
 	}
 	folder, f := t.TempDir(), &files{root: t.TempDir()}
@@ -116,7 +119,8 @@ func TestTheResultsOfASimulationAreOneTotal(t *testing.T) {
 		0: found("sim: 10 of 10 seeds have run, 0 failed, 7 requests, 3 of them writes, 1s\nPASS\n", false),
 		1: found(failing, true),
 	}, &b)
-	want := "sim_test.go:7: seed 13: leak: a load balancer is left\nsim: 20 of 30 seeds have run, 1 failed, 107 requests, 13 of them writes\n"
+	want := "sim_test.go:7: seed 13: leak: a load balancer is left\n" +
+		"sim: 20 of 30 seeds have run, 1 failed, 107 requests, 13 of them writes\n"
 	if err != nil || b.String() != want {
 		t.Errorf("got %v\n%s", err, &b)
 	}
@@ -174,8 +178,8 @@ func TestTheImageHasAFileOnceThatHasSeveralNames(t *testing.T) {
 	for h, err := files.Next(); err == nil; h, err = files.Next() {
 		sizes[h.Name+h.Linkname] = h.Size
 	}
-	want := map[string]int64{"programs/": 0, "programs/kubernetes": 1_000_000, "programs/etcdkubernetes": 0, "programs/kubectlkubernetes": 0,
-		"tmp/": 0}
+	want := map[string]int64{"programs/": 0, "programs/kubernetes": 1_000_000, "programs/etcdkubernetes": 0,
+		"programs/kubectlkubernetes": 0, "tmp/": 0}
 	if !maps.Equal(sizes, want) {
 		t.Errorf("got %v, want %v", sizes, want)
 	}
