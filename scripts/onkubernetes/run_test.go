@@ -33,8 +33,13 @@ type cluster struct {
 	*fake.Clientset
 	t    *testing.T
 	logs sync.Map
-	out  bytes.Buffer
 	made int // pods
+
+	// The run of a simulation of 30 seeds in three pieces: what ends it, and how it ended.
+	cancel  context.CancelCauseFunc
+	out     bytes.Buffer
+	results map[int]result
+	err     error
 }
 
 const namespace = "tests"
@@ -67,23 +72,49 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// run has the cluster do a simulation of 30 seeds in three pieces, and returns the results and the verdict.
-func (c *cluster) run(ctx context.Context) (map[int]result, error) {
-	w, job := simulation(c.t, "SHARDS", "3")
-	job.Name, job.Namespace = "job", namespace
-	r := &runner{kube: c, work: w, job: job, out: &c.out,
-		logs: func(_ context.Context, pod string) (io.ReadCloser, error) {
-			text, ok := c.logs.Load(pod)
-			if !ok {
-				return nil, errors.New("the node is gone")
+// follow has a cluster do the simulation. The script begins between two looks at the cluster, and the run must end soon after it.
+func follow(t *testing.T, script func(c *cluster)) (c *cluster) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c = newCluster(t)
+		w, job := simulation(t, "SHARDS", "3")
+		job.Name, job.Namespace = "job", namespace
+		r := &runner{kube: c, work: w, job: job, out: &c.out,
+			logs: func(_ context.Context, pod string) (io.ReadCloser, error) {
+				text, ok := c.logs.Load(pod)
+				if !ok {
+					return nil, errors.New("the node is gone")
+				}
+				return io.NopCloser(strings.NewReader(text.(string))), nil
+			}}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		c.cancel = cancel
+		go func() {
+			if c.results, c.err = r.run(ctx); c.err == nil {
+				c.err = w.verdict(c.results)
 			}
-			return io.NopCloser(strings.NewReader(text.(string))), nil
-		}}
-	results, err := r.run(ctx)
-	if err == nil {
-		err = w.verdict(results)
+		}()
+		time.Sleep(poll / 2)
+		script(c)
+		time.Sleep(10 * poll)
+		synctest.Wait()
+		c.empty()
+	})
+	return c
+}
+
+// wants fails unless the run ended with these results and an error that contains a text, and printed each of these texts once.
+func (c *cluster) wants(t *testing.T, results map[int]result, failure string, printed ...string) {
+	t.Helper()
+	if !maps.EqualFunc(c.results, results, func(a, b result) bool { return reflect.DeepEqual(a, b) }) ||
+		(c.err == nil) != (failure == "") || c.err != nil && !strings.Contains(c.err.Error(), failure) {
+		t.Errorf("got %v, %v\n%s", c.results, c.err, &c.out)
 	}
-	return results, err
+	for _, text := range printed {
+		if strings.Count(c.out.String(), text) != 1 {
+			t.Errorf("it does not print once %q:\n%s", text, &c.out)
+		}
+	}
 }
 
 // simulation returns that of 30 seeds, and its Job.
@@ -203,137 +234,80 @@ func TestTheJobRetriesWhatWasEvictedAndNotWhatFailed(t *testing.T) {
 }
 
 func TestEachPieceIsCollectedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		var results map[int]result
-		var err error
-		go func() { results, err = c.run(t.Context()) }()
-		synctest.Wait()
+	c := follow(t, func(c *cluster) {
 		c.pod("job", 0, corev1.PodSucceeded, logOf(t, found("zero", false)))
 		c.pod("job", 1, corev1.PodFailed, "a log without a result", evicted)
 		c.pod("job", 2, corev1.PodRunning, "-")
-		time.Sleep(showEvery + poll/2) // between two looks
+		time.Sleep(showEvery)
 		c.pod("job", 1, corev1.PodSucceeded, logOf(t, found("one", false)))
 		if err := c.CoreV1().Pods(namespace).Delete(t.Context(), "job-2-3", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 		c.pod("job", 2, corev1.PodFailed, logOf(t, found("two", true)))
-		time.Sleep(10 * poll)
-		synctest.Wait()
-		want := map[int]result{0: found("zero", false), 1: found("one", false), 2: found("two", true)}
-		if !reflect.DeepEqual(results, want) || err == nil || err.Error() != "piece 2 failed; alone here: make sim FIRST=21 SEEDS=10" {
-			t.Errorf("got %v, %v", results, err)
-		}
-		for _, text := range []string{
-			"piece 1: the pod job-1-2 ended without a result, and is replaced: EvictionByEvictionAPI: Eviction API: evicting\n",
-			"piece 2 failed; alone here: make sim FIRST=21 SEEDS=10\n",
-			"sim: 1 of 3 done, 1 running, 0 failed, 10s, about 20s left\n", "sim: 3 of 3 done, 0 running, 1 failed, 12s\n",
-		} {
-			if strings.Count(c.out.String(), text) != 1 {
-				t.Errorf("it does not print once %q:\n%s", text, &c.out)
-			}
-		}
-		c.empty()
 	})
+	c.wants(t, map[int]result{0: found("zero", false), 1: found("one", false), 2: found("two", true)},
+		"piece 2 failed; alone here: make sim FIRST=21 SEEDS=10",
+		"piece 1: the pod job-1-2 ended without a result, and is replaced: EvictionByEvictionAPI: Eviction API: evicting\n",
+		"piece 2 failed; alone here: make sim FIRST=21 SEEDS=10\n",
+		"sim: 1 of 3 done, 1 running, 0 failed, 10s, about 20s left\n", "sim: 3 of 3 done, 0 running, 1 failed, 12s\n")
 }
 
 func TestAResultThatWasLostWithItsNodeIsMadeOnceMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		var results map[int]result
-		var verdict error
-		go func() { results, verdict = c.run(t.Context()) }()
-		time.Sleep(poll / 2) // between two looks
+	c := follow(t, func(c *cluster) {
 		c.pod("job", 0, corev1.PodSucceeded, logOf(t, found("zero", false)))
 		c.pod("job", 1, corev1.PodSucceeded, "-") // its node is drained before its log is read
 		whole := logOf(t, found(strings.Repeat(fmt.Sprint(time.Now()), 1000), false))
 		c.pod("job", 2, corev1.PodSucceeded, strings.Replace(whole, mark, "", 1))
 		c.condition("job", batchv1.JobComplete)
 		time.Sleep(10 * poll)
-		synctest.Wait()
-		again, err := c.BatchV1().Jobs(namespace).Get(t.Context(), "job-again", metav1.GetOptions{})
+		again, err := c.BatchV1().Jobs(namespace).Get(context.Background(), "job-again", metav1.GetOptions{})
 		if err != nil || *again.Spec.Completions != 2 {
-			t.Fatalf("the second Job: %v, %v\n%s", again, err, &c.out)
+			t.Errorf("the second Job: %v, %v\n%s", again, err, &c.out)
+			return
 		}
 		c.pod("job-again", 0, corev1.PodSucceeded, logOf(t, found("one", false)))
 		c.condition("job-again", batchv1.JobFailed)
-		time.Sleep(10 * poll)
-		synctest.Wait()
-		if !reflect.DeepEqual(results, map[int]result{0: found("zero", false), 1: found("one", false)}) || verdict == nil ||
-			verdict.Error() != "piece 2 has no result; alone here: make sim FIRST=21 SEEDS=10" {
-			t.Errorf("got %v, %v\n%s", results, verdict, &c.out)
-		}
-		c.empty()
 	})
+	c.wants(t, map[int]result{0: found("zero", false), 1: found("one", false)},
+		"piece 2 has no result; alone here: make sim FIRST=21 SEEDS=10")
 }
 
 func TestACancelledRunRemovesEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		var err error
-		go func() { _, err = c.run(ctx) }()
-		time.Sleep(poll / 2) // between two looks
+	follow(t, func(c *cluster) {
 		c.pod("job", 0, corev1.PodRunning, "-")
 		time.Sleep(poll)
-		stopped := errors.New("Ctrl-C")
-		cancel(stopped)
-		time.Sleep(10 * poll)
-		synctest.Wait()
-		if err == nil || err.Error() != stopped.Error() {
-			t.Errorf("got %v", err)
-		}
-		c.empty()
-	})
+		c.cancel(errors.New("Ctrl-C"))
+	}).wants(t, nil, "Ctrl-C")
 }
 
 func TestAnImageThatCannotBePulledEndsTheRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		var err error
-		go func() { _, err = c.run(t.Context()) }()
-		time.Sleep(poll / 2) // between two looks
+	follow(t, func(c *cluster) {
 		c.pod("job", 0, corev1.PodPending, "-", func(pod *corev1.Pod) {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
 				Reason: "ImagePullBackOff", Message: "no such host"}}}}
 		})
-		time.Sleep(10 * poll)
-		synctest.Wait()
-		if err == nil || !strings.Contains(err.Error(), "does not start: ImagePullBackOff no such host: correct IMAGE") {
-			t.Errorf("got %v", err)
-		}
-		c.empty()
-	})
+	}).wants(t, nil, "does not start: ImagePullBackOff no such host: correct IMAGE")
 }
 
 func TestAnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
+	c := follow(t, func(c *cluster) {
 		var back atomic.Bool
 		c.PrependReactor("list", "pods", func(clienttesting.Action) (bool, kruntime.Object, error) {
 			return !back.Load(), nil, apierrors.NewInternalError(errors.New("etcd is away"))
 		})
-		var results map[int]result
-		var err error
-		go func() { results, err = c.run(t.Context()) }()
-		time.Sleep(time.Minute)
+		time.Sleep(showEvery + poll)
 		back.Store(true)
 		c.pod("job", 0, corev1.PodPending, "-", func(pod *corev1.Pod) {
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled,
 				Status: corev1.ConditionFalse, Message: "too little memory"})
 		})
-		time.Sleep(time.Minute)
+		time.Sleep(showEvery)
 		for piece := range 3 {
 			c.pod("job", piece, corev1.PodSucceeded, logOf(t, found("", false)))
 		}
-		time.Sleep(10 * poll)
-		synctest.Wait()
-		if err != nil || len(results) != 3 || !strings.Contains(c.out.String(), "is asked again") ||
-			!strings.Contains(c.out.String(), "pods wait: too little memory") {
-			t.Errorf("got %v, %v\n%s", results, err, &c.out)
-		}
-		c.empty()
 	})
+	all := found("", false)
+	c.wants(t, map[int]result{0: all, 1: all, 2: all}, "", "is asked again", "20s; pods wait: too little memory\n")
 }
 
 func TestAResultPassesThroughALog(t *testing.T) {
