@@ -73,7 +73,7 @@ stress: ## Repeat tests, and print those that do not end the same (PACKAGES=, BU
 lint: ## Plain English, scripts, workflows and code (minutes; more the first time)
 	scripts/lint.sh
 
-# ON=kubernetes has the cluster of the current context do the work of e2e, sim and mutate (scripts/onkubernetes; SHARDS=20 for e2e).
+# ON=kubernetes has the cluster of the current context do the work of e2e, sim and mutate (e2e/SCALING.md).
 ON_KUBERNETES = $(if $(ON),$(if $(filter-out kubernetes,$(ON)),$(error ON=$(ON): must be kubernetes, or not set),scripts/gorun.sh scripts/onkubernetes))
 
 .PHONY: e2e

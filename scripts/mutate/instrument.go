@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"slices"
+	"strings"
 )
 
 // mutant is one small change of the code.
@@ -21,9 +22,29 @@ type mutant struct {
 // insertion is text that is inserted into a file.
 type insertion struct {
 	at    int
-	opens bool // opens a bracket, whose end is another insertion
+	opens bool // opens a bracket that another insertion closes
 	depth int
 	text  string
+}
+
+// insert returns the text with the insertions. At one place, inner brackets end first, and outer ones start first.
+func insert(text string, all []insertion) string {
+	slices.SortStableFunc(all, func(a, b insertion) int {
+		order := func(i insertion) int {
+			if i.opens {
+				return 1000 + i.depth
+			}
+			return -i.depth
+		}
+		return cmp.Or(a.at-b.at, order(a)-order(b))
+	})
+	var out strings.Builder
+	last := 0
+	for _, i := range all {
+		out.WriteString(text[last:i.at] + i.text)
+		last = i.at
+	}
+	return out.String() + text[last:]
 }
 
 // instrumenter puts mutants into Go files. Each is switched on by its number when the tests run, so that all of
@@ -34,19 +55,19 @@ type insertion struct {
 //   - a comparison includes, or excludes, the limit;
 //   - a statement that calls, assigns, defers, continues or breaks is left out.
 //
-// Not changed: constants, declarations with :=, and returns, which could not be left out. Nor what no test could see:
-// log lines, the conditions of nothing but log lines, and calls that give back a timer or a context early.
+// Not changed: constants, declarations with :=, and returns. Nor changes that no test could see: log lines, the conditions of
+// nothing but log lines, and calls that give back a timer or a context early.
 type instrumenter struct {
 	next    int
 	mutants []mutant
 }
 
 // instrument returns the source with mutants. name is the file's name in reports.
-func (in *instrumenter) instrument(name string, source []byte) ([]byte, error) {
+func (in *instrumenter) instrument(name, source string) (string, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	f := &fileMutants{instrumenter: in, files: files, unseen: map[ast.Expr]bool{}}
 	depth := 0
@@ -59,24 +80,7 @@ func (in *instrumenter) instrument(name string, source []byte) ([]byte, error) {
 		depth++
 		return true
 	})
-	slices.SortStableFunc(f.insertions, func(a, b insertion) int {
-		order := func(i insertion) int { // at one place: inner ends, outer ends, outer starts, inner starts
-			if i.opens {
-				return 1000 + i.depth
-			}
-			return -i.depth
-		}
-		return cmp.Or(a.at-b.at, order(a)-order(b))
-	})
-	var out bytes.Buffer
-	last := 0
-	for _, i := range f.insertions {
-		out.Write(source[last:i.at])
-		out.WriteString(i.text)
-		last = i.at
-	}
-	out.Write(source[last:])
-	return out.Bytes(), nil
+	return insert(source, f.insertions), nil
 }
 
 // fileMutants collects the mutants of one file.
@@ -139,11 +143,11 @@ func (f *fileMutants) binary(n *ast.BinaryExpr, depth int) {
 		}
 	case token.LSS, token.GTR:
 		if isPure(n.X) && isPure(n.Y) {
-			f.wrap(n, depth, "the limit is included", "((mutant(%d) && "+f.equal(n)+") || (", "))")
+			f.wrap(n, depth, "the limit is included", "((mutant(%d) && "+equal(n)+") || (", "))")
 		}
 	case token.LEQ, token.GEQ:
 		if isPure(n.X) && isPure(n.Y) {
-			f.wrap(n, depth, "the limit is excluded", "(!(mutant(%d) && "+f.equal(n)+") && (", "))")
+			f.wrap(n, depth, "the limit is excluded", "(!(mutant(%d) && "+equal(n)+") && (", "))")
 		}
 	}
 }
@@ -163,24 +167,7 @@ func isPure(e ast.Expr) bool {
 }
 
 // equal returns the text of X == Y.
-func (f *fileMutants) equal(n *ast.BinaryExpr) string {
-	return fmt.Sprintf("%s == %s", text(n.X), text(n.Y))
-}
-
-// text returns the source of a pure expression.
-func text(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.Ident:
-		return e.Name
-	case *ast.BasicLit:
-		return e.Value
-	case *ast.SelectorExpr:
-		return text(e.X) + "." + e.Sel.Name
-	case *ast.CallExpr:
-		return "len(" + text(e.Args[0]) + ")"
-	}
-	panic(fmt.Sprintf("not pure: %T", e))
-}
+func equal(n *ast.BinaryExpr) string { return types.ExprString(n.X) + " == " + types.ExprString(n.Y) }
 
 func (f *fileMutants) statements(list []ast.Stmt, depth int) {
 	for _, s := range list {
@@ -191,7 +178,7 @@ func (f *fileMutants) statements(list []ast.Stmt, depth int) {
 			}
 		case *ast.GoStmt, *ast.IncDecStmt, *ast.SendStmt:
 		case *ast.ExprStmt:
-			if isPanic(s.X) || isLog(s) || givesBack(s.X) {
+			if called(s) == "panic" || isLog(s) || givesBack(s) {
 				continue
 			}
 		case *ast.AssignStmt:
@@ -209,48 +196,23 @@ func (f *fileMutants) statements(list []ast.Stmt, depth int) {
 	}
 }
 
-func isPanic(e ast.Expr) bool {
-	call, ok := e.(*ast.CallExpr)
-	if !ok {
-		return false
+// called returns the text of the function that a statement or an expression calls; "" if it calls none.
+func called(n ast.Node) string {
+	if s, ok := n.(*ast.ExprStmt); ok {
+		n = s.X
 	}
-	name, ok := call.Fun.(*ast.Ident)
-	return ok && name.Name == "panic"
+	if call, ok := n.(*ast.CallExpr); ok {
+		return types.ExprString(call.Fun)
+	}
+	return ""
 }
 
 // isLog reports whether a statement writes a log line.
-func isLog(s ast.Stmt) bool {
-	expr, ok := s.(*ast.ExprStmt)
-	if !ok {
-		return false
-	}
-	for e := expr.X; ; {
-		switch x := e.(type) {
-		case *ast.CallExpr:
-			e = x.Fun
-		case *ast.SelectorExpr:
-			e = x.X
-		case *ast.Ident:
-			return x.Name == "klog"
-		default:
-			return false
-		}
-	}
-}
+func isLog(s ast.Stmt) bool { return strings.HasPrefix(called(s), "klog.") }
 
 // givesBack reports whether a call is cancel() or timer.Stop(): without it, a context or a timer ends later by itself.
-func givesBack(e ast.Expr) bool {
-	call, ok := e.(*ast.CallExpr)
-	if !ok {
-		return false
-	}
-	switch fun := call.Fun.(type) {
-	case *ast.Ident:
-		return fun.Name == "cancel"
-	case *ast.SelectorExpr:
-		return fun.Sel.Name == "Stop"
-	}
-	return false
+func givesBack(n ast.Node) bool {
+	return called(n) == "cancel" || strings.HasSuffix(called(n), ".Stop")
 }
 
 func isBlank(names []ast.Expr) bool {

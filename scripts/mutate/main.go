@@ -8,21 +8,20 @@
 //	go run ./scripts/mutate -package ccm -sample 200 -simulate "$(scripts/sim-runtime.sh)"
 //	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
 //	go run ./scripts/mutate -package ccm -named scripts/mutate/reverted.txt -simulate "$(scripts/sim-runtime.sh)"
+//	go run ./scripts/mutate -package fakecloud/internal/cloud -judges fakecloud/internal/cloud,fakecloud/internal/contract
 //
-// All mutants are compiled once and switched on by their number (see instrumenter). Only tests that reach a mutant
-// run for it, the quick ones first. A mutant that no test reaches survives. One that never ends counts as noticed. With -simulate, the
-// simulation's regressions and seeds judge those that would survive.
+// All mutants are compiled once and switched on by their number. Only tests that reach a mutant run for it, the quick ones first. A
+// mutant that no test reaches survives. One that never ends counts as noticed. With -simulate, the simulation's regressions and seeds
+// judge those that would survive. With -judges, the tests of these packages judge, and no others.
 //
 // With -prepare, it leaves all that is needed to try the mutants in a folder, and ends. With -prepared, it tries those of such a folder,
 // which may be on another machine: it needs the checkout, but not Go.
 //
-// With -package ccm/internal/plan, only that package is changed, and only its tests judge.
-//
-// With -named, it replays mutants that a person has written down; each must make a test fail. With -simulate in addition, the
-// simulation must notice each; the program prints by which rule and after how many seeds.
+// With -named, it tries mutants that a person has written down (see namedMutant): each must be noticed by all of its judges.
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,6 +41,7 @@ import (
 func main() {
 	var m mutation
 	flag.StringVar(&m.folder, "package", "ccm", "the folder of the package")
+	flag.StringVar(&m.judges, "judges", "", "the folders of the packages whose tests judge, with commas; none: those that are changed")
 	named := flag.String("named", "", "replay the mutants of this file")
 	only := flag.String("only", "", "replay only the named mutants whose names contain this text")
 	flag.StringVar(&m.simulate, "simulate", "",
@@ -55,20 +55,33 @@ func main() {
 	least := flag.Float64("least", 0, "fail if less than this percentage is noticed")
 	flag.IntVar(&m.jobs, "jobs", 2, "so many processes run tests at the same time")
 	flag.Parse()
-	run := func(ctx context.Context) error {
-		if *named != "" {
-			return m.replay(ctx, *named, *only)
+	run := func(ctx context.Context) (err error) {
+		remove := func() {}
+		if m.tmp = cmp.Or(*prepare, *prepared); m.tmp == "" {
+			if m.tmp, err = os.MkdirTemp("", "mutate"); err != nil {
+				return err
+			}
+			remove = func() { _ = os.RemoveAll(m.tmp) }
 		}
+		defer remove()
 		if *prepare != "" {
-			m.tmp = *prepare
 			return m.prepare(ctx)
 		}
-		score, err := m.measure(ctx, *prepared, *piece)
-		if err == nil && score < *least {
+		var trials []trial
+		if *named != "" {
+			*least = 100
+			trials, err = m.namedTrials(ctx, *named, *only)
+		} else {
+			trials, err = m.drawnTrials(ctx, *prepared != "", *piece)
+		}
+		if err != nil {
+			return err
+		}
+		if score := m.score(ctx, trials); ctx.Err() == nil && score < *least {
 			err = fmt.Errorf("the tests notice %.1f %% of the mutants, want at least %.1f %%: write tests for those that survive", score,
 				*least)
 		}
-		return err
+		return cmp.Or(ctx.Err(), err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx)
@@ -82,77 +95,85 @@ func main() {
 // mutation is one run of this program.
 type mutation struct {
 	folder string // of the package
+	judges string // folders of the packages whose tests judge; "": those of packages
 	jobs   int
 	tmp    string
-	// simulate is the overlay with which the simulation is compiled, which judges then; "": the package's tests do.
+	// simulate is the overlay with which the simulation is compiled; "": the simulation does not judge.
 	simulate string
 	seeds    int
 	sample   int // so many mutants are drawn, with seed; 0: all
 	seed     uint64
 }
 
-// slowTest is how long a test takes that runs only for mutants which the quick tests do not notice.
+// slowTest is the duration of a test that runs only for mutants which the quick tests do not notice.
 const slowTest = time.Second
 
-// measure tries the mutants of a piece, and returns the percentage that the tests notice. The folder is one of prepare, or "".
-func (m *mutation) measure(ctx context.Context, prepared, piece string) (score float64, err error) {
-	if m.tmp = prepared; prepared == "" {
-		if m.tmp, err = os.MkdirTemp("", "mutate"); err != nil {
-			return 0, err
-		}
-		defer func() { _ = os.RemoveAll(m.tmp) }()
-		if err := m.prepare(ctx); err != nil {
-			return 0, err
-		}
-	}
-	p, err := m.read()
-	if err != nil {
-		return 0, err
-	}
-	part, of := 0, 0
-	if _, err := fmt.Sscanf(piece, "%d/%d", &part, &of); err != nil || part < 1 || part > of {
-		return 0, fmt.Errorf("-piece %s: must be such as 2/20", piece)
-	}
-	mutants := p.Mutants[len(p.Mutants)*(part-1)/of : len(p.Mutants)*part/of]
-	if prepared != "" && !m.pass(ctx, 0, p.Tests) {
-		return 0, errors.New("the tests fail here without a mutant: run them to see which one, such as by make test")
-	}
-	survivors := m.tryAll(ctx, mutants, p.Tests)
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	return percent(len(mutants), survivors), nil
+// trial is a mutant. try returns what notices it, in words if it should be printed. It fails if the mutant survives.
+type trial struct {
+	name string
+	try  func() (by string, err error)
 }
 
-// percent returns how many of the mutants the tests notice.
-func percent(mutants, survivors int) float64 {
-	return 100 * float64(mutants-survivors) / float64(max(1, mutants))
-}
-
-// tryAll reports each mutant that survives, and returns how many do.
-func (m *mutation) tryAll(ctx context.Context, mutants []mutant, tests []testCost) (survivors int) {
-	fmt.Printf("%d mutants, %d tests\n", len(mutants), len(tests))
-	var mu sync.Mutex
-	start, tried := time.Now(), 0
-	each(m.jobs, mutants, func(one mutant) {
-		noticed := m.noticed(ctx, one, tests)
-		mu.Lock()
-		defer mu.Unlock()
-		if tried++; !noticed && ctx.Err() == nil {
-			why := ""
-			if len(one.Tests) == 0 {
-				why = ", and no test gets there"
+// score tries all mutants, prints those that survive, and returns the percentage that is noticed.
+func (m *mutation) score(ctx context.Context, trials []trial) float64 {
+	start, tried, survivors := time.Now(), 0, 0
+	m.each(len(trials), func(i int) func() {
+		by, err := trials[i].try()
+		return func() {
+			switch tried++; {
+			case ctx.Err() != nil:
+			case err != nil:
+				survivors++
+				fmt.Printf("survives: %s: %v\n", trials[i].name, err)
+			case by != "":
+				fmt.Printf("noticed: %s (%s)\n", trials[i].name, by)
 			}
-			survivors++
-			fmt.Printf("survives: %s: %s%s\n", one.Where, one.What, why)
-		}
-		if tried%50 == 0 {
-			fmt.Printf("%d of %d tried, %d survive, %v\n", tried, len(mutants), survivors, time.Since(start).Round(time.Second))
+			if tried%50 == 0 {
+				fmt.Printf("%d of %d tried, %d survive, %v\n", tried, len(trials), survivors, time.Since(start).Round(time.Second))
+			}
 		}
 	})
-	fmt.Printf("%d mutants, %d survive: the tests notice %.1f %% (%v)\n", len(mutants), survivors,
-		percent(len(mutants), survivors), time.Since(start).Round(time.Second))
-	return survivors
+	score := 100 * float64(len(trials)-survivors) / float64(max(1, len(trials)))
+	fmt.Printf("%d mutants, %d survive: the tests notice %.1f %% (%v)\n", len(trials), survivors, score,
+		time.Since(start).Round(time.Second))
+	return score
+}
+
+// drawnTrials returns those of a piece, such as 2/20. Unless they are prepared, it prepares them.
+func (m *mutation) drawnTrials(ctx context.Context, isPrepared bool, piece string) (trials []trial, err error) {
+	part, of := 0, 0
+	if _, err := fmt.Sscanf(piece, "%d/%d", &part, &of); err != nil || part < 1 || part > of {
+		return nil, fmt.Errorf("-piece %s: must be such as 2/20", piece)
+	}
+	if !isPrepared {
+		if err := m.prepare(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var p prepared
+	text, err := os.ReadFile(filepath.Join(m.tmp, preparedFile))
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if isPrepared && !m.pass(ctx, 0, p.Tests) {
+		return nil, errors.New("the tests fail here without a mutant: run them to see which one, such as by make test")
+	}
+	for _, one := range p.Mutants[len(p.Mutants)*(part-1)/of : len(p.Mutants)*part/of] {
+		trials = append(trials, trial{one.Where, func() (string, error) {
+			switch {
+			case m.noticed(ctx, one, p.Tests):
+				return "", nil
+			case len(one.Tests) == 0:
+				return "", fmt.Errorf("%s, and no test gets there", one.What)
+			}
+			return "", errors.New(one.What)
+		}})
+	}
+	fmt.Printf("%d mutants, %d tests\n", len(trials), len(p.Tests))
+	return trials, nil
 }
 
 // noticed reports whether a test, or else the simulation, fails with the mutant.
@@ -165,10 +186,17 @@ func (m *mutation) noticed(ctx context.Context, one mutant, tests []testCost) bo
 			slow = append(slow, tests[i])
 		}
 	}
-	return !m.pass(ctx, one.ID, quick) || !m.pass(ctx, one.ID, slow) || m.simulate != "" && !m.passSimulation(ctx, one.ID)
+	if !m.pass(ctx, one.ID, quick) || !m.pass(ctx, one.ID, slow) {
+		return true
+	}
+	if m.simulate == "" {
+		return false
+	}
+	_, err := m.runSeeds(ctx, one.ID, "^("+regressions+"|TestSim)$")
+	return err != nil
 }
 
-// prepared is what prepare has found out. The compiled tests are in the same folder.
+// prepared is what prepare finds out. The compiled tests are in the same folder.
 type prepared struct {
 	Tests   []testCost // the quick ones first
 	Mutants []mutant
@@ -182,14 +210,37 @@ func (m *mutation) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var p prepared
-	if p.Mutants, err = m.build(ctx, folders); err != nil {
+	texts, err := sources(m.folder)
+	if err != nil {
 		return err
 	}
+	in := &instrumenter{}
+	changed := map[string]string{}
+	for _, folder := range folders {
+		for _, file := range slices.Sorted(maps.Keys(texts)) {
+			if filepath.Dir(file) != folder {
+				continue
+			}
+			if changed[file], err = in.instrument(file, texts[file]); err != nil {
+				return err
+			}
+		}
+	}
+	if m.judges != "" {
+		folders = strings.Split(m.judges, ",")
+	}
+	compiled := folders
+	if m.simulate != "" {
+		compiled = append([]string{m.simulation()}, folders...)
+	}
+	if err := m.compile(ctx, compiled, changed, in.next); err != nil {
+		return err
+	}
+	p := prepared{Mutants: in.mutants}
 	if p.Tests, err = m.reach(ctx, folders, p.Mutants); err != nil {
 		return err
 	}
-	random := rand.New(rand.NewPCG(m.seed, 0)) // also if all are tried, so that pieces take about the same time
+	random := rand.New(rand.NewPCG(m.seed, 0)) // even if all are tried, so that pieces take about the same time
 	random.Shuffle(len(p.Mutants), func(i, j int) { p.Mutants[i], p.Mutants[j] = p.Mutants[j], p.Mutants[i] })
 	if m.sample > 0 {
 		p.Mutants = p.Mutants[:min(m.sample, len(p.Mutants))]
@@ -201,84 +252,37 @@ func (m *mutation) prepare(ctx context.Context) error {
 	return os.WriteFile(filepath.Join(m.tmp, preparedFile), text, 0o644)
 }
 
-func (m *mutation) read() (p prepared, err error) {
-	text, err := os.ReadFile(filepath.Join(m.tmp, preparedFile))
-	if err == nil {
-		err = json.Unmarshal(text, &p)
-	}
-	return p, err
-}
-
 // packages returns the folders of the package and of those that belong to it.
 func (m *mutation) packages() (folders []string, err error) {
-	beneath, err := filepath.Glob(filepath.Join(m.folder, "internal", "*"))
-	if err != nil {
-		return nil, err
-	}
-	proofs, err := filepath.Glob(filepath.Join(m.folder, "internal", "proof", "*"))
-	if err != nil {
-		return nil, err
-	}
-	for _, folder := range slices.Concat([]string{m.folder}, beneath, proofs) {
-		if files, _ := filepath.Glob(filepath.Join(folder, "*.go")); len(files) > 0 && !strings.HasSuffix(folder, "test") &&
-			folder != m.simulation() {
-			folders = append(folders, folder)
+	for _, pattern := range []string{"", "internal/*", "internal/proof/*"} {
+		found, err := filepath.Glob(filepath.Join(m.folder, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, folder := range found {
+			files, _ := filepath.Glob(filepath.Join(folder, "*.go"))
+			if len(files) > 0 && !strings.HasSuffix(folder, "test") && folder != m.simulation() {
+				folders = append(folders, folder)
+			}
 		}
 	}
 	return folders, nil
 }
 
-// build compiles the tests with all mutants.
-func (m *mutation) build(ctx context.Context, folders []string) ([]mutant, error) {
-	in := &instrumenter{}
-	changed := map[string]string{}
-	for _, folder := range folders {
-		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			source, err := os.ReadFile(file)
-			if err != nil {
-				return nil, err
-			}
-			result, err := in.instrument(file, source)
-			if err != nil {
-				return nil, err
-			}
-			changed[file] = string(result)
-		}
-	}
-	addSwitches(changed, in.next+1)
-	if m.simulate != "" {
-		folders = append(folders, m.simulation())
-	}
-	for _, folder := range folders {
-		if err := m.compile(ctx, folder, changed); err != nil {
-			return nil, err
-		}
-	}
-	return in.mutants, nil
-}
-
-// addSwitches adds the file with the switches of the mutants to each folder with a changed file.
-func addSwitches(changed map[string]string, mutants int) {
-	for _, file := range slices.Collect(maps.Keys(changed)) {
-		folder := filepath.Dir(file)
-		changed[filepath.Join(folder, "mutant_switch.go")] = fmt.Sprintf(switchSource, filepath.Base(folder), mutants)
-	}
-}
-
-// each calls do for each item, some at the same time.
-func each[T any](jobs int, items []T, do func(T)) {
+// each calls do with the numbers from 0 to before n, some at the same time, and calls what that returns one after the other.
+func (m *mutation) each(n int, do func(i int) (then func())) {
+	var mu sync.Mutex
 	var running sync.WaitGroup
-	free := make(chan struct{}, max(1, jobs))
-	for _, item := range slices.Clone(items) {
+	free := make(chan struct{}, max(1, m.jobs))
+	for i := range n {
 		free <- struct{}{}
-		running.Go(func() { defer func() { <-free }(); do(item) })
+		running.Go(func() {
+			defer func() { <-free }()
+			then := do(i)
+			mu.Lock()
+			defer mu.Unlock()
+			then()
+		})
 	}
 	running.Wait()
 }

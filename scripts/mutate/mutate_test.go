@@ -4,9 +4,9 @@ import (
 	"errors"
 	"go/parser"
 	"go/token"
-	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,7 +38,7 @@ func g(a int) bool { return a <= 3 }
 func TestEachMutantIsASmallChange(t *testing.T) {
 	t.Parallel()
 	in := &instrumenter{}
-	out, err := in.instrument("p.go", []byte(sample))
+	out, err := in.instrument("p.go", sample)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,29 +65,36 @@ func TestEachMutantIsASmallChange(t *testing.T) {
 	}
 }
 
-func TestANamedMutantIsFoundExactlyOnce(t *testing.T) {
+func TestANamedMutantIsASwitchOfItsFunction(t *testing.T) {
 	t.Parallel()
-	all, err := parseNamed("# a comment\n\n= no assignment\nf\n- a = b\n! TestF\n\n= another call\nT.m\n- g(a,\n- 1)\n+ REVERTED || " +
-		"OLD\n! TestF\n! TestG\nf\n- defer g(1)\n")
-	if err != nil || len(all) != 2 || len(all[1].judges) != 2 || len(all[1].changes) != 2 {
+	all, err := parseNamed("# a comment\n\n= no assignment\nf\n- a = b\n! TestF\n\n= another call\nT.m\n- g(a,\n- 1)\n+ true || OLD\n" +
+		"! TestF\n! TestG\nf\n- defer g(1)\nf\n- panic(\"no\")\n+ return false\n\n= nothing\nT.n\n- g(1)\n! TestF\n")
+	if err != nil || len(all) != 3 || len(all[1].judges) != 2 || len(all[1].changes) != 3 {
 		t.Fatal(all, err)
 	}
-	method := "package q\n\nfunc (t *T[K]) m() bool { return true }\nfunc (t *T) m() bool {\n\treturn g( // a comment\n\t\ta, 1,\n\t)\n}\n"
-	texts, changed := map[string]string{"p.go": sample, "q.go": method}, map[string]string{}
-	for i := range all {
-		if err := all[i].apply(7, texts, changed); err != nil {
-			t.Error(err)
+	other := "package q\n\nfunc (t *T[K]) m() bool { return true }\n" +
+		"func (t *T) m() (ok bool, err error) {\n\treturn g( // a comment\n\t\ta, 1,\n\t)\n}\nfunc (T) n() { g(1) }\n"
+	texts := map[string]string{"p.go": sample, "q.go": other}
+	changed, err := applyAll(all, texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"func f(a, b int, names []string) bool { if mutant(1) { return func() bool {\n\tfor _, n", // the whole body
+		"\t\t // a comment\n\t\tg(a)\n\t}\n\tdefer g(1)\n",                                        // without the assignment
+		"}() }; if mutant(2) { return func() bool {\n\tfor _, n",
+		"\t\ta = b // a comment\n\t\tg(a)\n\t}\n\t\n\tdefer cancel()",
+		"\treturn false\n}() };\n\tfor _, n", // the body without a mutant
+		"if mutant(2) { return func() (ok bool, err error) {\n\treturn true || g( // a comment\n\t\ta, 1,\n\t)\n}() };\n\treturn g(",
+		"func (T) n() { if mutant(3) { func()  {  }(); return }; g(1) }",
+	} {
+		if !strings.Contains(changed["p.go"]+changed["q.go"], want) {
+			t.Errorf("%q is missing:\n%s\n%s", want, changed["p.go"], changed["q.go"])
 		}
 	}
-	for file, want := range map[string]string{"p.go": "\t\t // a comment\n\t\tg(a)\n\t}\n\t\n",
-		"q.go": "\treturn mutant(7) || g( // a comment\n\t\ta, 1,\n\t)\n"} {
-		if !strings.Contains(changed[file], want) {
-			t.Errorf("%s lacks %q:\n%s", file, want, changed[file])
-		}
-	}
-	for _, c := range []codeChange{{function: "f", old: []string{"}"}}, {function: "g", old: []string{"a = b"}},
-		{function: "m", old: []string{"true"}}, {function: "g", old: []string{"3"}, with: []string{"fmt.Sprint(OLD)"}}} {
-		if err := (&namedMutant{changes: []codeChange{c}}).apply(1, texts, changed); err == nil {
+	for _, c := range []codeChange{{function: "f", old: "}"}, {function: "g", old: "a = b"}, {function: "m", old: "true"},
+		{function: "g", old: "3", with: "3)"}} {
+		if _, err := applyAll([]namedMutant{{changes: []codeChange{c}}}, texts); err == nil {
 			t.Errorf("%v does not fit: no error", c)
 		}
 	}
@@ -101,7 +108,7 @@ func TestANamedMutantIsFoundExactlyOnce(t *testing.T) {
 // The lists name functions of the CCM, and parts of them, which change.
 func TestTheListsFitTheCode(t *testing.T) {
 	t.Parallel()
-	original, err := sources("../../ccm")
+	texts, err := sources("../../ccm")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,14 +121,8 @@ func TestTheListsFitTheCode(t *testing.T) {
 		if err != nil || len(all) == 0 {
 			t.Errorf("%s: %d mutants, %v", list, len(all), err)
 		}
-		together := maps.Clone(original) // reverted.txt is applied as a whole
-		for i, m := range all {
-			if list == "named.txt" {
-				together = maps.Clone(original)
-			}
-			if err := m.apply(i+1, together, map[string]string{}); err != nil {
-				t.Errorf("%s: %v", list, err)
-			}
+		if _, err := applyAll(all, texts); err != nil {
+			t.Errorf("%s: %v", list, err)
 		}
 	}
 }
@@ -165,34 +166,65 @@ func TestPiecesTryWhatOneRunTries(t *testing.T) {
 		}
 	}
 	ctx := t.Context()
-	whole, err := (&mutation{folder: "p", jobs: 2}).measure(ctx, "", "1/1")
+	folder := t.TempDir()
+	m := &mutation{folder: "p", jobs: 2, tmp: folder}
+	trials, err := m.drawnTrials(ctx, false, "1/1")
+	whole := m.score(ctx, trials)
 	if err != nil || whole == 0 || whole == 100 {
 		t.Fatalf("%.1f %% noticed, %v, want some and not all", whole, err)
 	}
-	folder := t.TempDir()
-	if err := (&mutation{folder: "p", jobs: 2, tmp: folder}).prepare(ctx); err != nil {
-		t.Fatal(err)
-	}
-	p, err := (&mutation{tmp: folder}).read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	noticed := 0.0
-	for i, piece := range []string{"1/3", "2/3", "3/3"} {
-		score, err := (&mutation{folder: "p", jobs: 1}).measure(ctx, folder, piece)
+	noticed, tried := 0.0, 0
+	for _, piece := range []string{"1/3", "2/3", "3/3"} {
+		some, err := (&mutation{folder: "p", tmp: folder}).drawnTrials(ctx, true, piece)
 		if err != nil {
 			t.Fatal(err)
 		}
-		noticed += score * float64(len(p.Mutants)*(i+1)/3-len(p.Mutants)*i/3)
+		tried += len(some)
+		noticed += m.score(ctx, some) * float64(len(some))
 	}
-	if got := noticed / float64(len(p.Mutants)); math.Abs(got-whole) > 1e-9 {
-		t.Errorf("the pieces notice %.1f %%, want %.1f", got, whole)
+	if got := noticed / float64(len(trials)); tried != len(trials) || math.Abs(got-whole) > 1e-9 {
+		t.Errorf("the pieces try %d mutants and notice %.1f %%, want %d and %.1f", tried, got, len(trials), whole)
 	}
-	if _, err := (&mutation{folder: "p"}).measure(ctx, folder, "4/3"); err == nil {
+	if _, err := m.drawnTrials(ctx, true, "4/3"); err == nil {
 		t.Error("piece 4/3: no error")
 	}
 	t.Setenv("BROKEN", "1")
-	if _, err := (&mutation{folder: "p"}).measure(ctx, folder, "1/3"); err == nil {
+	if _, err := m.drawnTrials(ctx, true, "1/3"); err == nil {
 		t.Error("the tests fail without a mutant: no error")
+	}
+}
+
+// The package other has no mutants. Its test alone judges those of p.
+func TestTheTestsOfOtherPackagesJudge(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"go.mod":      "module example.org/p\n\ngo 1.26\n",
+		"p/p.go":      "package p\n\nfunc IsNegative(n int) bool { return n < 0 }\n",
+		"p/p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestNothing(*testing.T) {}\n",
+		"other/other_test.go": "package other\n\nimport (\n\t\"testing\"\n\n\t\"example.org/p/p\"\n)\n\nfunc TestOther(t *testing.T) {\n" +
+			"\tif !p.IsNegative(-5) || p.IsNegative(0) {\n\t\tt.Fatal()\n\t}\n}\n",
+		"list": "= zero is negative\nIsNegative\n- n < 0\n+ n <= 0\n! TestNothing\n",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for judges, want := range map[string]float64{"": 0, "other": 100, "p,other": 100} {
+		m := &mutation{folder: "p", judges: judges, tmp: t.TempDir()}
+		trials, err := m.drawnTrials(t.Context(), false, "1/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.score(t.Context(), trials); len(trials) != 2 || got != want {
+			t.Errorf("judged by %q: %.1f %% of %d mutants are noticed, want %.1f of 2", judges, got, len(trials), want)
+		}
+	}
+	m := &mutation{folder: "p", tmp: t.TempDir()}
+	trials, err := m.namedTrials(t.Context(), "list", "zero")
+	if err != nil || len(trials) != 1 || m.score(t.Context(), trials) != 0 {
+		t.Errorf("a test without a look at the mutant notices it: %v, %v", trials, err)
+	}
+	if _, err := m.namedTrials(t.Context(), "list", "one"); err == nil {
+		t.Error("no name contains that: no error")
 	}
 }

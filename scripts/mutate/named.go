@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -20,15 +21,15 @@ import (
 
 // namedMutant is a change that a person has written down:
 //
-//	= what is broken
+//	= the fault
 //	Type.method, or the name of a function
-//	- a part of it that is replaced: tokens of Go that are there exactly once
-//	+ Go in its place, in which OLD is what was there; none: it is left out. It uses only packages that the function uses
+//	- a part of its body that is replaced: tokens of Go that are there exactly once
+//	+ Go in its place, in which OLD is what was there; none: it is left out
 //	! TestThatMustFail
 //
-// Line breaks, spaces and comments do not matter, nor does the file of the function. More functions may follow the first
-// one. If the simulation judges, ! names a rule by which seeds notice the mutant, or a regression that must fail:
-// TestRegressions/its name.
+// Line breaks, spaces and comments do not matter, nor does the file of the function. More changes may follow the first
+// one. A judge that starts with ! may also be a regression of the simulation (TestRegressions/its name) or a rule by which its seeds
+// notice the mutant; of several rules, one suffices.
 type namedMutant struct {
 	name    string
 	changes []codeChange
@@ -36,10 +37,7 @@ type namedMutant struct {
 }
 
 // codeChange is a change in one function.
-type codeChange struct {
-	function  string
-	old, with []string
-}
+type codeChange struct{ function, old, with string }
 
 // parseNamed reads the text of a file of named mutants. Lines that begin with # are comments.
 func parseNamed(text string) (all []namedMutant, err error) {
@@ -56,15 +54,15 @@ func parseNamed(text string) (all []namedMutant, err error) {
 			return nil, fmt.Errorf("line %d: %q comes before the first name: start with =", number+1, line)
 		}
 		m := &all[len(all)-1]
-		if len(m.changes) == 0 || !slices.Contains([]string{"-", "+", "!"}, kind) {
+		if len(m.changes) == 0 || !strings.Contains("-+!", kind) {
 			m.changes = append(m.changes, codeChange{})
 		}
 		c := &m.changes[len(m.changes)-1]
 		switch kind {
 		case "-":
-			c.old = append(c.old, rest)
+			c.old += rest + "\n"
 		case "+":
-			c.with = append(c.with, rest)
+			c.with += rest + "\n"
 		case "!":
 			m.judges = append(m.judges, rest)
 		default:
@@ -72,7 +70,7 @@ func parseNamed(text string) (all []namedMutant, err error) {
 		}
 	}
 	for _, m := range all {
-		incomplete := func(c codeChange) bool { return c.function == "" || len(c.old) == 0 }
+		incomplete := func(c codeChange) bool { return c.function == "" || c.old == "" }
 		if len(m.changes) == 0 || slices.ContainsFunc(m.changes, incomplete) || len(m.judges) == 0 {
 			return nil, fmt.Errorf("%q must have functions, each with lines with \"-\", and a test or rule with \"!\"", m.name)
 		}
@@ -80,64 +78,104 @@ func parseNamed(text string) (all []namedMutant, err error) {
 	return all, nil
 }
 
-// apply changes the texts of the files that the mutant changes, and notes them in changed. REVERTED in them becomes the
-// switch with the number id.
-func (n *namedMutant) apply(id int, texts, changed map[string]string) error {
-	for _, c := range n.changes {
-		old, with := words(strings.Join(c.old, "\n")), words(strings.Join(c.with, "\n"))
-		has := map[string]bool{} // in the function
-		var file string
-		var from, to, count int
-		for name, text := range texts {
-			for _, f := range functions(name, text, c.function) {
-				all := words(text[f[0]:f[1]])
-				for i := range len(all) - len(old) + 1 {
-					if slices.EqualFunc(all[i:i+len(old)], old, func(a, b word) bool { return a.text == b.text }) {
-						file, from, to, count = name, f[0]+all[i].at, f[0]+all[i+len(old)-1].end, count+1
-						for _, w := range all {
-							has[w.text] = true
-						}
-					}
-				}
-			}
-		}
-		if count != 1 {
-			return fmt.Errorf("%s: %s has %q %d times, want once: correct the entry", n.name, c.function, c.old[0], count)
-		}
-		for i, w := range with[:max(0, len(with)-1)] {
-			if with[i+1].text == "." && !has[w.text] && token.IsIdentifier(w.text) && (i == 0 || with[i-1].text != ".") {
-				return fmt.Errorf("%s: %s does not use %s: use what it does, so that it can be moved", n.name, c.function, w.text)
-			}
-		}
-		text := strings.ReplaceAll(strings.Join(c.with, "\n"), "OLD", texts[file][from:to])
-		texts[file] = texts[file][:from] + strings.ReplaceAll(text, "REVERTED", fmt.Sprintf("mutant(%d)", id)) + texts[file][to:]
-		changed[file] = texts[file]
-	}
-	return nil
+// function is where a function is.
+type function struct {
+	file     string
+	from, to int    // of its body, in the file
+	results  string // their types
+	body     string
 }
 
-// functions returns where the functions of this name start and end in a file. What does not parse, the compiler reports.
-func functions(file, text, name string) (all [][2]int) {
-	if !strings.Contains(text, name[strings.LastIndex(name, ".")+1:]+"(") {
-		return nil // to parse takes longer
+// functions returns the functions of the files by their names, such as Type.method.
+func functions(texts map[string]string) (map[string][]*function, error) {
+	all := map[string][]*function{}
+	for name, text := range texts {
+		files := token.NewFileSet()
+		parsed, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		offset := func(p token.Pos) int { return files.Position(p).Offset }
+		for _, d := range parsed.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Body == nil {
+				continue
+			}
+			full := f.Name.Name
+			if f.Recv != nil {
+				receiver, _, _ := strings.Cut(types.ExprString(f.Recv.List[0].Type), "[")
+				full = strings.TrimPrefix(receiver, "*") + "." + full
+			}
+			found := &function{file: name, from: offset(f.Body.Lbrace) + 1, to: offset(f.Body.Rbrace)}
+			found.body = text[found.from:found.to]
+			if f.Type.Results != nil {
+				found.results = text[offset(f.Type.Results.Pos()):offset(f.Type.Results.End())]
+			}
+			all[full] = append(all[full], found)
+		}
 	}
-	files := token.NewFileSet()
-	parsed, _ := parser.ParseFile(files, file, text, parser.SkipObjectResolution)
-	for _, d := range parsed.Decls {
-		f, ok := d.(*ast.FuncDecl)
+	return all, nil
+}
+
+// applyAll returns the changed files. Each changed function begins with the switch of each of its mutants and, behind it, the whole body
+// with the change. The number of a mutant is its index, plus one.
+func applyAll(mutants []namedMutant, texts map[string]string) (map[string]string, error) {
+	byName, err := functions(texts)
+	if err != nil {
+		return nil, err
+	}
+	insertions := map[string][]insertion{} // by file
+	var errs []error
+	for i, m := range mutants {
+		changed := map[*function]string{} // the bodies
+		for _, c := range m.changes {
+			if err := c.apply(byName[c.function], changed); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
+			}
+		}
+		for f, body := range changed {
+			call, end := "return func() ", "()"
+			if f.results == "" {
+				call, end = "func() ", "(); return"
+			}
+			text := fmt.Sprintf(" if mutant(%d) { %s%s {%s}%s };", i+1, call, f.results, body, end)
+			insertions[f.file] = append(insertions[f.file], insertion{at: f.from, text: text})
+		}
+	}
+	result := map[string]string{}
+	for file, all := range insertions {
+		result[file] = insert(texts[file], all)
+		if _, err := parser.ParseFile(token.NewFileSet(), file, result[file], parser.SkipObjectResolution); err != nil {
+			errs = append(errs, fmt.Errorf("the Go of a named mutant: %w", err))
+		}
+	}
+	return result, errors.Join(errs...)
+}
+
+// apply changes the one body with the tokens.
+func (c codeChange) apply(candidates []*function, changed map[*function]string) error {
+	old, count := words(c.old), 0
+	var found *function
+	var result string
+	for _, f := range candidates {
+		body, ok := changed[f]
 		if !ok {
-			continue
+			body = f.body
 		}
-		full := f.Name.Name
-		if f.Recv != nil {
-			receiver, _, _ := strings.Cut(types.ExprString(f.Recv.List[0].Type), "[")
-			full = strings.TrimPrefix(receiver, "*") + "." + full
-		}
-		if full == name {
-			all = append(all, [2]int{files.Position(f.Pos()).Offset, files.Position(f.End()).Offset})
+		all := words(body)
+		for i := range len(all) - len(old) + 1 {
+			if slices.EqualFunc(all[i:i+len(old)], old, func(a, b word) bool { return a.text == b.text }) {
+				from, to := all[i].at, all[i+len(old)-1].end
+				found, count = f, count+1
+				result = body[:from] + strings.ReplaceAll(strings.TrimSpace(c.with), "OLD", body[from:to]) + body[to:]
+			}
 		}
 	}
-	return all
+	if count != 1 {
+		return fmt.Errorf("%s has %q %d times, want once: correct the entry", c.function, c.old, count)
+	}
+	changed[found] = result
+	return nil
 }
 
 // word is a token of Go in a text.
@@ -146,8 +184,7 @@ type word struct {
 	at, end int
 }
 
-// words returns the tokens, without comments and without what depends on line breaks: a semicolon at the end of a line, and a
-// comma before a bracket that closes.
+// words returns the tokens, without comments, semicolons at the ends of lines, and commas before a bracket that closes.
 func words(text string) (all []word) {
 	file := token.NewFileSet().AddFile("", -1, len(text))
 	var s scanner.Scanner
@@ -182,141 +219,97 @@ func sources(folder string) (texts map[string]string, err error) {
 	})
 }
 
-// replay makes sure that each named mutant is noticed by each test that it names, or by the simulation.
-func (m *mutation) replay(ctx context.Context, list string, only string) (err error) {
-	if m.tmp, err = os.MkdirTemp("", "mutate"); err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(m.tmp) }()
+// namedTrials compiles the named mutants of a list whose names contain a text. Each must be noticed by all of its judges.
+func (m *mutation) namedTrials(ctx context.Context, list, only string) (trials []trial, err error) {
 	text, err := os.ReadFile(list)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all, err := parseNamed(string(text))
 	if err != nil {
-		return fmt.Errorf("%s: %w", list, err)
+		return nil, fmt.Errorf("%s: %w", list, err)
 	}
-	if m.simulate != "" {
-		if err := m.compileAll(ctx, all); err != nil {
-			return err
-		}
-	}
-	tried, wrong := 0, 0
-	for i, n := range all {
-		if !strings.Contains(n.name, only) {
-			continue
-		}
-		tried++
-		by, problem := m.try(ctx, i+1, n)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if problem != nil {
-			wrong++
-			fmt.Printf("%s: %v\n", n.name, problem)
-			continue
-		}
-		fmt.Printf("noticed: %s (%s)\n", n.name, by)
-	}
-	if tried == 0 {
-		return fmt.Errorf("no named mutant's name contains %q: choose a part of one in %s", only, list)
-	}
-	if wrong > 0 {
-		return fmt.Errorf("%d of %d named mutants are not noticed as they should be", wrong, tried)
-	}
-	fmt.Printf("all %d named mutants that were tried are noticed\n", tried)
-	return nil
-}
-
-// compileAll compiles all mutants at once, each with its switch.
-func (m *mutation) compileAll(ctx context.Context, all []namedMutant) error {
-	texts, err := sources(m.folder)
-	if err != nil {
-		return err
-	}
-	changed := map[string]string{}
-	for i, n := range all {
-		if err := n.apply(i+1, texts, changed); err != nil {
-			return err
-		}
-	}
-	addSwitches(changed, len(all)+1)
-	return m.compile(ctx, m.simulation(), changed)
-}
-
-// try returns what notices the mutant with the number id, and an error if something that should does not.
-func (m *mutation) try(ctx context.Context, id int, n namedMutant) (by string, err error) {
-	if m.simulate != "" {
-		return m.simulated(ctx, id, n)
+	all = slices.DeleteFunc(all, func(n namedMutant) bool { return !strings.Contains(n.name, only) })
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no named mutant's name contains %q: choose a part of one in %s", only, list)
 	}
 	texts, err := sources(m.folder)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	changed := map[string]string{}
-	if err := n.apply(id, texts, changed); err != nil {
-		return "", err
+	changed, err := applyAll(all, texts)
+	if err != nil {
+		return nil, err
 	}
+	homes, err := m.homes()
+	if err != nil {
+		return nil, err
+	}
+	var needed []string
+	for i, n := range all {
+		for _, judge := range n.judges {
+			home := homes[judge]
+			if !isTest(judge) || strings.Contains(judge, "/") {
+				homes[judge], home = m.simulation(), m.simulation()
+			}
+			if home == "" || home == m.simulation() && m.simulate == "" {
+				return nil, fmt.Errorf("%s: there is no test %s, or -simulate is not set", n.name, judge)
+			}
+			needed = append(needed, home)
+		}
+		trials = append(trials, trial{n.name, func() (string, error) { return m.try(ctx, i+1, n.judges, homes) }})
+	}
+	slices.Sort(needed)
+	return trials, m.compile(ctx, slices.Compact(needed), changed, len(all))
+}
+
+// isTest reports whether a judge is a test, and not a rule of the simulation.
+func isTest(judge string) bool { return strings.HasPrefix(judge, "Test") }
+
+var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// homes returns the folders of the tests.
+func (m *mutation) homes() (map[string]string, error) {
 	folders, err := m.packages()
-	if err != nil {
-		return "", err
-	}
-	for _, name := range n.judges {
-		i := slices.IndexFunc(folders, func(folder string) bool { return hasTest(folder, name) })
-		if i < 0 {
-			return "", fmt.Errorf("there is no test %s", name)
-		}
-		if err := m.compile(ctx, folders[i], changed); err != nil {
-			return "", err
-		}
-		if m.pass(ctx, 0, []testCost{{Folder: folders[i], Name: name, Took: slowTest}}) {
-			return "", fmt.Errorf("SURVIVES: %s does not fail", name)
+	homes := map[string]string{}
+	for _, folder := range folders {
+		files, _ := filepath.Glob(filepath.Join(folder, "*_test.go"))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			for _, match := range testName.FindAllStringSubmatch(string(text), -1) {
+				homes[match[1]] = folder
+			}
 		}
 	}
-	return strings.Join(n.judges, ", "), nil
+	return homes, err
 }
-
-// hasTest reports whether a test of this name is in the folder.
-func hasTest(folder, name string) bool {
-	files, _ := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	return slices.ContainsFunc(files, func(file string) bool {
-		source, err := os.ReadFile(file)
-		return err == nil && strings.Contains(string(source), "\nfunc "+name+"(")
-	})
-}
-
-// regressions is the test of the simulation that plays what it has found.
-const regressions = "TestRegressions"
 
 // failedSeed is a line of the simulation about a seed that has failed.
 var failedSeed = regexp.MustCompile(`seed (\d+): ([a-z ]+): `)
 
-// simulated runs the regressions that must notice the mutant, and then seeds until one fails. It returns the rule that was broken
-// and the number of seeds.
-func (m *mutation) simulated(ctx context.Context, id int, n namedMutant) (by string, err error) {
-	var rules []string
-	for _, judge := range n.judges {
-		name, isRegression := strings.CutPrefix(judge, regressions+"/")
-		if !isRegression {
+// try returns the judges that notice the mutant with the number id, and an error if one does not.
+func (m *mutation) try(ctx context.Context, id int, judges []string, homes map[string]string) (string, error) {
+	var by, rules []string
+	for _, judge := range judges {
+		if !isTest(judge) {
 			rules = append(rules, judge)
 			continue
 		}
-		cmd := m.command(ctx, m.simulation(), "-test.run", "^"+regressions+"$/^"+regexp.QuoteMeta(strings.ReplaceAll(name, " ", "_"))+"$")
-		cmd.Env = append(cmd.Env, "MUTANT="+strconv.Itoa(id))
-		if out, err := cmd.CombinedOutput(); err == nil {
-			return "", fmt.Errorf("SURVIVES: the regression %q passes:\n%s", name, out)
+		pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(strings.ReplaceAll(judge, " ", "_")), "/", "$/^") + "$"
+		if out, err := m.run(ctx, homes[judge], strconv.Itoa(id), pattern, "-test.timeout", "30s"); err == nil {
+			return "", fmt.Errorf("%s does not fail:\n%s", judge, out)
 		}
-		by = "the regression"
+		by = append(by, judge)
 	}
 	if len(rules) == 0 {
-		return by, nil
+		return strings.Join(by, ", "), nil
 	}
-	cmd := m.command(ctx, m.simulation(), "-test.run", "^TestSim$", "-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0",
-		"-until")
-	cmd.Env = append(cmd.Env, "MUTANT="+strconv.Itoa(id))
-	out, err := cmd.CombinedOutput()
+	out, err := m.runSeeds(ctx, id, "^TestSim$")
 	if err == nil {
-		return "", fmt.Errorf("SURVIVES: no rule is broken in %d seeds", m.seeds)
+		return "", fmt.Errorf("no rule is broken in %d seeds", m.seeds)
 	}
 	first, rule := 0, ""
 	for _, match := range failedSeed.FindAllStringSubmatch(string(out), -1) {
@@ -327,5 +320,5 @@ func (m *mutation) simulated(ctx context.Context, id int, n namedMutant) (by str
 	if !slices.Contains(rules, rule) {
 		return "", fmt.Errorf("seed %d breaks the rule %q, want one of %q:\n%s", first, rule, rules, out)
 	}
-	return fmt.Sprintf("rule %q, %d seeds", rule, first), nil
+	return strings.Join(append(by, fmt.Sprintf("rule %q, %d seeds", rule, first)), ", "), nil
 }

@@ -10,14 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// switchSource is a file of the package under test: its name, and the number of mutants. mutant reports whether a
-// mutant is switched on, and can note which ones are asked for.
+// switchSource is a file of a package with mutants: its name, and the greatest number of a mutant. The variable MUTANT is the number of
+// the mutant that is switched on, or the file into which the numbers of those are written that are asked for.
 const switchSource = `package %s
 
 import (
@@ -28,15 +29,9 @@ import (
 )
 
 var (
-	mutantOn, _ = strconv.Atoi(os.Getenv("MUTANT"))
-	mutantAsked [%d]atomic.Bool
-	mutantLog   = func() *os.File {
-		file, err := os.OpenFile(os.Getenv("MUTANT_LOG"), os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			return nil
-		}
-		return file
-	}()
+	mutantOn, _  = strconv.Atoi(os.Getenv("MUTANT"))
+	mutantLog, _ = os.OpenFile(os.Getenv("MUTANT"), os.O_APPEND|os.O_WRONLY, 0)
+	mutantAsked  [%d + 1]atomic.Bool
 )
 
 func mutant(id int) bool {
@@ -47,51 +42,60 @@ func mutant(id int) bool {
 }
 `
 
+var packageName = regexp.MustCompile(`(?m)^package (\w+)`)
+
 // testCost is a test of the package in the folder, and how long it takes alone.
 type testCost struct {
 	Folder, Name string
 	Took         time.Duration
 }
 
-// compile builds the tests of the package in the folder with these texts instead of the files.
-func (m *mutation) compile(ctx context.Context, folder string, changed map[string]string) error {
-	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	tags := ""
-	if folder == m.simulation() {
-		tags = "sim"
-		list, err := os.ReadFile(m.simulate)
-		if err != nil {
-			return err
-		}
-		if err := json.Unmarshal(list, &overlay); err != nil {
-			return fmt.Errorf("%s: %w", m.simulate, err)
-		}
-	}
+// compile builds the tests of the packages with these texts instead of the files, and the switches of their mutants.
+func (m *mutation) compile(ctx context.Context, folders []string, changed map[string]string, mutants int) error {
+	replace := map[string]string{}
 	for file, text := range changed {
-		full, err := filepath.Abs(file)
+		name := packageName.FindStringSubmatch(text)[1]
+		for file, text := range map[string]string{
+			file: text, filepath.Join(filepath.Dir(file), "mutant_switch.go"): fmt.Sprintf(switchSource, name, mutants),
+		} {
+			full, err := filepath.Abs(file)
+			if err != nil {
+				return err
+			}
+			replace[full] = filepath.Join(m.tmp, flat(file))
+			if err := os.WriteFile(replace[full], []byte(text), 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	for _, folder := range folders {
+		overlay, tags := struct{ Replace map[string]string }{map[string]string{}}, ""
+		if folder == m.simulation() {
+			tags = "sim"
+			list, err := os.ReadFile(m.simulate)
+			if err == nil {
+				err = json.Unmarshal(list, &overlay)
+			}
+			if err != nil {
+				return fmt.Errorf("the overlay of the simulation: %w", err)
+			}
+		}
+		for file, by := range replace {
+			overlay.Replace[file] = by
+		}
+		list, err := json.Marshal(overlay)
 		if err != nil {
 			return err
 		}
-		copied := filepath.Join(m.tmp, flat(file))
-		overlay.Replace[full] = copied
-		if err := os.WriteFile(copied, []byte(text), 0o600); err != nil {
+		file := filepath.Join(m.tmp, "overlay.json")
+		if err := os.WriteFile(file, list, 0o600); err != nil {
 			return err
 		}
-	}
-	list, err := json.Marshal(overlay)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(m.tmp, "overlay.json"), list, 0o600); err != nil {
-		return err
-	}
-	if _, err := os.Stat(m.binary(folder)); err == nil {
-		_ = os.Remove(m.binary(folder))
-	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags", "-s -w", "-tags", tags, "-overlay",
-		filepath.Join(m.tmp, "overlay.json"), "-o", m.binary(folder), "./"+folder)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("compiling the tests: %w\n%s", err, out)
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags", "-s -w", "-tags", tags, "-overlay", file,
+			"-o", m.binary(folder), "./"+folder)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("compiling the tests of %s: %w\n%s", folder, err, out)
+		}
 	}
 	return nil
 }
@@ -104,61 +108,53 @@ func flat(path string) string { return strings.ReplaceAll(path, string(filepath.
 // simulation is the folder of the simulation.
 func (m *mutation) simulation() string { return filepath.Join(m.folder, "internal", "proof", "sim") }
 
-// command runs the compiled tests of the package in the folder with these arguments, as go test does.
-func (m *mutation) command(ctx context.Context, folder string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, m.binary(folder), args...)
-	cmd.Dir = folder
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-	return cmd
+// run runs compiled tests of the package in the folder, as go test does, and returns what they print. set is the variable MUTANT.
+func (m *mutation) run(ctx context.Context, folder, set, tests string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, m.binary(folder), append([]string{"-test.failfast", "-test.run", tests}, args...)...)
+	cmd.Dir, cmd.WaitDelay = folder, time.Second
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "MUTANT="+set)
+	return cmd.CombinedOutput()
 }
 
-// list returns the tests of the compiled package in the folder; none if it has no tests.
-func (m *mutation) list(ctx context.Context, folder string) (tests []testCost, err error) {
-	if _, err := os.Stat(m.binary(folder)); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	out, err := m.command(ctx, folder, "-test.list", ".").Output()
-	if err != nil {
-		return nil, fmt.Errorf("listing the tests of %s: %w", folder, err)
-	}
-	for name := range strings.FieldsSeq(string(out)) {
-		if strings.HasPrefix(name, "Test") {
-			tests = append(tests, testCost{Folder: folder, Name: name})
-		}
-	}
-	return tests, nil
+// regressions is the test of the simulation that plays what it has found.
+const regressions = "TestRegressions"
+
+// runSeeds runs tests of the simulation with a mutant, until a seed fails.
+func (m *mutation) runSeeds(ctx context.Context, id int, tests string) ([]byte, error) {
+	return m.run(ctx, m.simulation(), strconv.Itoa(id), tests,
+		"-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0", "-until")
 }
 
 // reach runs each test alone. It returns the tests, the quick ones first, and sets those of each mutant that reach it.
 func (m *mutation) reach(ctx context.Context, folders []string, mutants []mutant) (tests []testCost, err error) {
-	type watched struct {
-		testCost
-		ids []int // of the mutants that it reaches
-		err error
-	}
-	var all []*watched
 	for _, folder := range folders {
-		some, err := m.list(ctx, folder)
+		if _, err := os.Stat(m.binary(folder)); errors.Is(err, fs.ErrNotExist) {
+			continue // it has no tests
+		}
+		out, err := m.run(ctx, folder, "", "", "-test.list", "^Test")
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("listing the tests of %s: %w\n%s", folder, err, out)
 		}
-		for _, t := range some {
-			all = append(all, &watched{testCost: t})
-		}
-	}
-	each(m.jobs, all, func(w *watched) { w.ids, w.Took, w.err = m.watch(ctx, w.testCost) })
-	slices.SortFunc(all, func(a, b *watched) int { return cmp.Compare(a.Took, b.Took) })
-	byID := map[int]*mutant{}
-	for i := range mutants {
-		byID[mutants[i].ID] = &mutants[i]
-	}
-	for i, w := range all {
-		tests, err = append(tests, w.testCost), errors.Join(err, w.err)
-		for _, id := range w.ids {
-			byID[id].Tests = append(byID[id].Tests, i)
+		for name := range strings.FieldsSeq(string(out)) {
+			tests = append(tests, testCost{Folder: folder, Name: name})
 		}
 	}
-	return tests, err
+	reached := map[testCost][]int{}
+	var errs []error
+	m.each(len(tests), func(i int) func() {
+		ids, took, err := m.watch(ctx, tests[i])
+		return func() {
+			tests[i].Took = took
+			reached[tests[i]], errs = ids, append(errs, err)
+		}
+	})
+	slices.SortStableFunc(tests, func(a, b testCost) int { return cmp.Compare(a.Took, b.Took) })
+	for i, t := range tests {
+		for _, id := range reached[t] {
+			mutants[id-1].Tests = append(mutants[id-1].Tests, i)
+		}
+	}
+	return tests, errors.Join(errs...)
 }
 
 // watch runs a test alone. It returns the ids of the mutants that the test reaches.
@@ -169,9 +165,7 @@ func (m *mutation) watch(ctx context.Context, t testCost) (ids []int, took time.
 	}
 	defer func() { _ = os.Remove(file) }()
 	start := time.Now()
-	cmd := m.command(ctx, t.Folder, "-test.run", "^"+t.Name+"$")
-	cmd.Env = append(cmd.Env, "MUTANT_LOG="+file)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := m.run(ctx, t.Folder, file, "^"+t.Name+"$"); err != nil {
 		return nil, 0, fmt.Errorf("%s fails without a mutant: %w\n%s", t.Name, err, out)
 	}
 	took = time.Since(start)
@@ -180,15 +174,8 @@ func (m *mutation) watch(ctx context.Context, t testCost) (ids []int, took time.
 		id, wrong := strconv.Atoi(line)
 		ids, err = append(ids, id), errors.Join(err, wrong)
 	}
-	return ids, took, err
-}
-
-// passSimulation reports whether the regressions of the simulation and its seeds pass with the mutant.
-func (m *mutation) passSimulation(ctx context.Context, id int) bool {
-	cmd := m.command(ctx, m.simulation(), "-test.run", "^("+regressions+"|TestSim)$", "-test.failfast", "-test.timeout", "0",
-		"-seeds", strconv.Itoa(m.seeds), "-shrink", "0", "-until")
-	cmd.Env = append(cmd.Env, "MUTANT="+strconv.Itoa(id))
-	return cmd.Run() == nil
+	slices.Sort(ids) // packages and programs of one test note their own
+	return slices.Compact(ids), took, err
 }
 
 // pass reports whether the tests pass with the mutant. Tests that take very much longer than without it do not.
@@ -201,9 +188,7 @@ func (m *mutation) pass(ctx context.Context, id int, tests []testCost) bool {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second+10*usual)
 	defer cancel()
 	for folder, names := range names {
-		cmd := m.command(ctx, folder, "-test.failfast", "-test.run", "^("+strings.Join(names, "|")+")$")
-		cmd.Env = append(cmd.Env, "MUTANT="+strconv.Itoa(id))
-		if cmd.Run() != nil {
+		if _, err := m.run(ctx, folder, strconv.Itoa(id), "^("+strings.Join(names, "|")+")$"); err != nil {
 			return false
 		}
 	}

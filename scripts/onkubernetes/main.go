@@ -1,40 +1,52 @@
 // Command onkubernetes has a Kubernetes cluster do what is too much for one machine. Run it by make, in a checkout:
 //
 //	make sim SEEDS=1000000 ON=kubernetes                    the simulation
-//	make e2e E2E_CLUSTER=embedded ON=kubernetes SHARDS=20   the specs
+//	make e2e E2E_CLUSTER=embedded ON=kubernetes SHARDS=20   the specs, with the CCM that CCM=file describes
 //	make mutate ON=kubernetes                               drawn mutants of the CCM
 //
-// It builds an image with the compiled tests, and makes an Indexed Job in the namespace of the current context, each of whose pods does a
-// piece. It collects the results from the pods' logs, merges them into the folder out, and removes what it made, also after Ctrl-C.
-// e2e/SCALING.md says what it costs, and how many processors are of use. Environment, each a variable of make:
+// It builds an image with the compiled tests, and makes the Job of e2e/k8s/job.yaml in the namespace of the current context. Each of its
+// pods does a piece. It collects the results from the pods' logs, merges them into the folder out, and removes what it made, even after
+// Ctrl-C. e2e/SCALING.md says what it costs, and how many processors are of use. Environment, each a variable of make:
 //
 //	IMAGE        a name that this machine can push and the cluster can pull; not for a kind cluster of this machine
 //	SHARDS       so many pieces (default: sim: one for 500 seeds, e2e: 10, mutate: 20)
 //	PARALLELISM  so many pieces at a time, if there is room (default 100)
 //	CPU, MEMORY  what each piece requests (default: 1 and 1Gi, e2e 1 and 3Gi)
-//	SEEDS, FIRST, LABELS, FOCUS, PROCS, SAMPLE, SEED, LEAST   as on this machine
+//	SEEDS, FIRST, LABELS, FOCUS, CCM, PROCS, SAMPLE, SEED, LEAST   as on this machine
 //
-// Not done: other CCMs than ours, and the mutants of scripts/mutate/named.txt, each of which needs a compiler.
+// Not done: the mutants of scripts/mutate/named.txt, which one machine tries in minutes.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 )
+
+// template is the file with the Job.
+const template = "e2e/k8s/job.yaml"
+
+// failedCode is the exit code of a pod with a result that is a failure. The template has it, too.
+const failedCode = 3
+
+// errFailed says that a result is a failure.
+var errFailed = errors.New("a piece failed")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -49,9 +61,6 @@ func main() {
 	}
 }
 
-// errFailed says that a result is a failure.
-var errFailed = errors.New("a piece failed")
-
 func run(ctx context.Context, args []string) error {
 	if len(args) == 2 && args[0] == "pod" {
 		return pod(ctx, args[1])
@@ -63,11 +72,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	o, err := newOptions(w, os.Getenv)
+	job, err := newJob(w, template, os.Getenv)
 	if err != nil {
 		return err
 	}
-	return onKubernetes(ctx, w, o)
+	return onKubernetes(ctx, w, job)
 }
 
 // pod does a piece, and prints the result.
@@ -80,50 +89,57 @@ func pod(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("the index of the pod: %w", err)
 	}
-	fmt.Printf("piece %d, as by: %s\n", piece, w.alone(piece))
 	r, err := w.do(ctx, piece)
-	if err = errors.Join(err, ctx.Err()); err != nil {
-		return err
+	if err == nil {
+		err = r.print(os.Stdout)
 	}
-	if err := r.print(os.Stdout); err != nil {
-		return err
+	if err == nil && r.Failed {
+		err = errFailed
 	}
-	if r.Failed {
-		return errFailed
-	}
-	return nil
+	return err
 }
 
-func newOptions(w work, getenv func(string) string) (o options, err error) {
-	o = options{image: getenv("IMAGE"), env: w.settings()}
-	if text := getenv("PARALLELISM"); text != "" {
-		if o.parallelism, err = strconv.Atoi(text); err != nil || o.parallelism < 1 {
-			return o, fmt.Errorf("PARALLELISM=%s: must be a number, at least 1", text)
-		}
+// newJob reads the Job of the file, and sets what is chosen. The image is not known yet.
+func newJob(w work, file string, getenv func(string) string) (*batchv1.Job, error) {
+	job := &batchv1.Job{}
+	text, err := os.ReadFile(file)
+	if err = errors.Join(err, yaml.UnmarshalStrict(text, job)); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	cpu, memory := "1", "1Gi"
-	if w.name() == "e2e" {
+	parallelism, err := strconv.Atoi(cmp.Or(getenv("PARALLELISM"), "100"))
+	if err != nil || parallelism < 1 {
+		return nil, fmt.Errorf("PARALLELISM=%s: must be a number, at least 1", getenv("PARALLELISM"))
+	}
+	job.Name = fmt.Sprintf("ccm-%s-%s", w.name, time.Now().UTC().Format("20060102-150405"))
+	job.Spec.Completions, job.Spec.Parallelism = new(int32(w.pieces)), new(int32(min(parallelism, w.pieces)))
+	c := &job.Spec.Template.Spec.Containers[0]
+	c.Command[len(c.Command)-1] = w.name
+	memory := "1Gi"
+	if w.name == "e2e" {
 		memory = "3Gi"
 	}
 	for _, q := range []struct {
-		name, otherwise string
-		to              *resource.Quantity
-	}{{"CPU", cpu, &o.cpu}, {"MEMORY", memory, &o.memory}} {
-		text := getenv(q.name)
-		if text == "" {
-			text = q.otherwise
+		name      corev1.ResourceName
+		variable  string
+		otherwise string
+	}{{corev1.ResourceCPU, "CPU", "1"}, {corev1.ResourceMemory, "MEMORY", memory}} {
+		amount, err := resource.ParseQuantity(cmp.Or(getenv(q.variable), q.otherwise))
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: must be such as %s: %w", q.variable, getenv(q.variable), q.otherwise, err)
 		}
-		if *q.to, err = resource.ParseQuantity(text); err != nil {
-			return o, fmt.Errorf("%s=%s: must be such as %s: %w", q.name, text, q.otherwise, err)
-		}
+		c.Resources.Requests[q.name] = amount
 	}
-	if w.name() != "e2e" { // as many seeds or mutants at a time as it has processors, and not as the node has
-		o.env["GOMAXPROCS"] = strconv.FormatInt(max(1, o.cpu.Value()), 10)
+	if w.name != "e2e" { // as many seeds or mutants at a time as it has processors, and not as the node has
+		w.env["GOMAXPROCS"] = strconv.FormatInt(max(1, c.Resources.Requests.Cpu().Value()), 10)
 	}
-	return o, nil
+	c.Env = nil
+	for _, key := range slices.Sorted(maps.Keys(w.env)) {
+		c.Env = append(c.Env, corev1.EnvVar{Name: key, Value: w.env[key]})
+	}
+	return job, nil
 }
 
-func onKubernetes(ctx context.Context, w work, o options) error {
+func onKubernetes(ctx context.Context, w work, job *batchv1.Job) error {
 	config := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil)
 	raw, err := config.RawConfig()
 	if err != nil {
@@ -143,58 +159,30 @@ func onKubernetes(ctx context.Context, w work, o options) error {
 		return err
 	}
 	begin := time.Now()
-	image, removeImage, err := build(ctx, w, o, raw.CurrentContext, kube)
+	folder, err := os.MkdirTemp("", "onkubernetes-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	img, err := build(ctx, w, folder)
+	if err != nil {
+		return fmt.Errorf("building the image: %w", err)
+	}
+	image, removeImage, err := publish(ctx, img, os.Getenv("IMAGE"), raw.CurrentContext, kube)
 	if err != nil {
 		return err
 	}
 	defer removeImage()
-	fmt.Printf("%s on the context %s: the image %s is there, after %v\n", w.name(), raw.CurrentContext, image,
+	fmt.Printf("%s on the context %s: the image %s is there, after %v\n", w.name, raw.CurrentContext, image,
 		time.Since(begin).Round(time.Second))
-	r := runner{kube: kube, namespace: namespace, image: image, work: w, options: o, out: os.Stdout}
+	job.Namespace, job.Spec.Template.Spec.Containers[0].Image = namespace, image
+	r := runner{kube: kube, work: w, job: job, out: os.Stdout}
 	r.logs = func(ctx context.Context, pod string) (io.ReadCloser, error) {
 		return kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{}).Stream(ctx)
 	}
-	results, err := r.run(ctx, fmt.Sprintf("ccm-%s-%s", w.name(), strings.ToLower(time.Now().UTC().Format("20060102-150405"))))
+	results, err := r.run(ctx)
 	if ctx.Err() == nil {
-		err = errors.Join(err, w.merge(ctx, results, os.Stdout), verdict(w, results))
+		err = errors.Join(err, w.merge(ctx, results, os.Stdout), w.verdict(results))
 	}
 	return err
-}
-
-// verdict says which pieces failed, or have no result, and how each is run alone.
-func verdict(w work, results map[int]result) error {
-	var errs []error
-	for piece := range w.pieces() {
-		r, ok := results[piece]
-		switch {
-		case !ok:
-			errs = append(errs, fmt.Errorf("piece %d has no result; alone here: %s", piece, w.alone(piece)))
-		case r.Failed:
-			errs = append(errs, fmt.Errorf("piece %d failed; alone here: %s", piece, w.alone(piece)))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// build makes the image and puts it where the cluster finds it.
-func build(ctx context.Context, w work, o options, kubeContext string, kube kubernetes.Interface) (string, func(), error) {
-	folder, err := os.MkdirTemp("", "onkubernetes-")
-	if err != nil {
-		return "", nil, err
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	l, err := newLayer(folder)
-	if err != nil {
-		return "", nil, err
-	}
-	if _, err := exec.LookPath("go"); err != nil {
-		return "", nil, err
-	}
-	l.compile(ctx, programs+"/onkubernetes", "build", "-v", "./scripts/onkubernetes")
-	w.fill(ctx, l)
-	img, err := l.image()
-	if err != nil {
-		return "", nil, fmt.Errorf("building the image: %w", err)
-	}
-	return publish(ctx, img, o.image, kubeContext, kube)
 }

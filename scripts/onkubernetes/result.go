@@ -4,26 +4,23 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/gob"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 )
 
-// result is what a pod has found out about its piece: files by name, and whether they tell of a failure. The pod prints it at the end of
-// its log: lines with the mark. A pod that was killed before has no last line, and thus no result.
+// result is the outcome of a piece: files by name, and whether they tell of a failure. The pod prints it at the end of its log, in lines
+// with the mark. A log that lacks one of them has no result.
 type result struct {
 	Failed bool
 	Files  map[string][]byte
 }
 
 const (
-	partMark = "onkubernetes: part "
-	endMark  = "onkubernetes: end "
+	mark = "onkubernetes: "
 	// partLength is below the length at which a container's runtime divides lines.
 	partLength = 6000
 )
@@ -31,49 +28,37 @@ const (
 func (r result) print(w io.Writer) error {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
-	if err := errors.Join(gob.NewEncoder(zip).Encode(r), zip.Close()); err != nil {
-		return err
-	}
+	err := errors.Join(json.NewEncoder(zip).Encode(r), zip.Close())
 	text := base64.StdEncoding.EncodeToString(packed.Bytes())
-	out := bufio.NewWriter(w)
-	for at := 0; at < len(text); at += partLength {
-		fmt.Fprintf(out, "%s%s\n", partMark, text[at:min(len(text), at+partLength)])
+	for ; err == nil && text != ""; text = text[min(len(text), partLength):] {
+		_, err = fmt.Fprintln(w, mark+text[:min(len(text), partLength)])
 	}
-	fmt.Fprintf(out, "%s%s\n", endMark, digest(text))
-	return out.Flush()
+	return err
 }
 
-func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
-
-// readResult reads a pod's log.
+// readResult reads a pod's log. The checksum of gzip shows that the result is whole.
 func readResult(log io.Reader) (r result, err error) {
 	var text strings.Builder
 	lines := bufio.NewReader(log)
-	for {
-		line, err := lines.ReadString('\n')
-		line = strings.TrimSuffix(line, "\n")
-		if part, ok := strings.CutPrefix(line, partMark); ok {
+	for err == nil {
+		var line string
+		line, err = lines.ReadString('\n')
+		if part, ok := strings.CutPrefix(line, mark); ok {
 			text.WriteString(part)
 		}
-		if sum, ok := strings.CutPrefix(line, endMark); ok {
-			if sum != digest(text.String()) {
-				return r, errors.New("its log lacks a part of the result")
-			}
-			break
-		}
-		if errors.Is(err, io.EOF) {
-			return r, errors.New("its log has no result")
-		}
-		if err != nil {
-			return r, err
-		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return r, err
 	}
 	zip, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text.String())))
 	if err == nil {
-		err = gob.NewDecoder(zip).Decode(&r)
+		var whole []byte
+		if whole, err = io.ReadAll(zip); err == nil {
+			err = json.Unmarshal(whole, &r)
+		}
 	}
-	return r, err
+	if err != nil {
+		return result{}, fmt.Errorf("its log has no whole result: %w", err)
+	}
+	return r, nil
 }

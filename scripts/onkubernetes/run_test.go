@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +21,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,8 +33,13 @@ type cluster struct {
 	*fake.Clientset
 	t    *testing.T
 	logs sync.Map
-	out  bytes.Buffer
 	made int // pods
+
+	// The run of a simulation of 30 seeds in three pieces: what ends it, and how it ended.
+	cancel  context.CancelCauseFunc
+	out     bytes.Buffer
+	results map[int]result
+	err     error
 }
 
 const namespace = "tests"
@@ -66,15 +72,64 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-func (c *cluster) runner(w work) *runner {
-	return &runner{kube: c, namespace: namespace, image: "image", work: w, out: &c.out, options: options{env: w.settings()},
-		logs: func(_ context.Context, pod string) (io.ReadCloser, error) {
-			text, ok := c.logs.Load(pod)
-			if !ok {
-				return nil, errors.New("the node is gone")
+// follow has a cluster do the simulation. The script begins between two looks at the cluster, and the run must end soon after it.
+func follow(t *testing.T, script func(c *cluster)) (c *cluster) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c = newCluster(t)
+		w, job := simulation(t, "SHARDS", "3")
+		job.Name, job.Namespace = "job", namespace
+		r := &runner{kube: c, work: w, job: job, out: &c.out,
+			logs: func(_ context.Context, pod string) (io.ReadCloser, error) {
+				text, ok := c.logs.Load(pod)
+				if !ok {
+					return nil, errors.New("the node is gone")
+				}
+				return io.NopCloser(strings.NewReader(text.(string))), nil
+			}}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		c.cancel = cancel
+		go func() {
+			if c.results, c.err = r.run(ctx); c.err == nil {
+				c.err = w.verdict(c.results)
 			}
-			return io.NopCloser(strings.NewReader(text.(string))), nil
-		}}
+		}()
+		time.Sleep(poll / 2)
+		script(c)
+		time.Sleep(10 * poll)
+		synctest.Wait()
+		c.empty()
+	})
+	return c
+}
+
+// wants fails unless the run ended with these results and an error that contains a text, and printed each of these texts once.
+func (c *cluster) wants(t *testing.T, results map[int]result, failure string, printed ...string) {
+	t.Helper()
+	if !maps.EqualFunc(c.results, results, func(a, b result) bool { return reflect.DeepEqual(a, b) }) ||
+		(c.err == nil) != (failure == "") || c.err != nil && !strings.Contains(c.err.Error(), failure) {
+		t.Errorf("got %v, %v\n%s", c.results, c.err, &c.out)
+	}
+	for _, text := range printed {
+		if strings.Count(c.out.String(), text) != 1 {
+			t.Errorf("it does not print once %q:\n%s", text, &c.out)
+		}
+	}
+}
+
+// simulation returns that of 30 seeds, and its Job.
+func simulation(t *testing.T, pairs ...string) (work, *batchv1.Job) {
+	t.Helper()
+	getenv := env(append([]string{"SEEDS", "30"}, pairs...)...)
+	w, err := newWork("sim", getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := newJob(w, "../../"+template, getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, job
 }
 
 // pod makes a pod of an index of a Job, which has ended with this log, unless that is "-".
@@ -143,185 +198,116 @@ func evicted(pod *corev1.Pod) {
 
 func TestTheJobRetriesWhatWasEvictedAndNotWhatFailed(t *testing.T) {
 	t.Parallel()
-	w := sim{seeds: 100, first: 1, shards: 10}
-	o := options{cpu: resource.MustParse("2"), memory: resource.MustParse("1Gi"), parallelism: 4, env: w.settings()}
-	job := newJob("name", namespace, "image", w, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, o)
-	s := job.Spec
+	w, job := simulation(t, "SHARDS", "10", "PARALLELISM", "4", "CPU", "2")
+	s, c := job.Spec, job.Spec.Template.Spec.Containers[0]
+	rules := s.PodFailurePolicy.Rules
 	if *s.CompletionMode != batchv1.IndexedCompletion || *s.Completions != 10 || *s.Parallelism != 4 || *s.BackoffLimitPerIndex != 3 ||
-		s.BackoffLimit != nil || *s.TTLSecondsAfterFinished != 3600 {
+		s.BackoffLimit != nil || *s.TTLSecondsAfterFinished != 3600 || len(rules) != 2 ||
+		rules[0].Action != batchv1.PodFailurePolicyActionIgnore || rules[0].OnPodConditions[0].Type != corev1.DisruptionTarget ||
+		rules[1].Action != batchv1.PodFailurePolicyActionFailIndex || !slices.Equal(rules[1].OnExitCodes.Values, []int32{failedCode}) {
 		t.Errorf("got %+v", s)
 	}
-	rules := s.PodFailurePolicy.Rules
-	if len(rules) != 2 || rules[0].Action != batchv1.PodFailurePolicyActionIgnore ||
-		rules[0].OnPodConditions[0].Type != corev1.DisruptionTarget || rules[1].Action != batchv1.PodFailurePolicyActionFailIndex ||
-		!reflect.DeepEqual(rules[1].OnExitCodes.Values, []int32{failedCode}) {
-		t.Errorf("the rules: %+v", rules)
-	}
-	pod := s.Template.Spec
-	c := pod.Containers[0]
-	if pod.RestartPolicy != corev1.RestartPolicyNever || *pod.AutomountServiceAccountToken || !*pod.SecurityContext.RunAsNonRoot {
-		t.Errorf("the pod: %+v", pod)
-	}
-	if c.Resources.Requests.Cpu().String() != "2" || c.Resources.Requests.Memory().String() != "1Gi" || c.Image != "image" {
+	if got := c.Command[2]; got != "sim" || c.Resources.Requests.Cpu().String() != "2" || c.Resources.Requests.Memory().String() != "1Gi" {
 		t.Errorf("the container: %+v", c)
 	}
+	values := map[string]string{}
 	for _, e := range c.Env {
-		if e.Name == envPieces {
-			t.Errorf("a Job of all pieces names them: %v", e)
-		}
+		values[e.Name] = e.Value
 	}
-	again := newJob("name", namespace, "image", w, []int{3, 7}, o)
-	env := again.Spec.Template.Spec.Containers[0].Env
-	if last := env[len(env)-1]; last.Name != envPieces || last.Value != "3,7" || *again.Spec.Parallelism != 2 {
+	if want := map[string]string{"FIRST": "1", "GOMAXPROCS": "2", "SEEDS": "30", "SHARDS": "10"}; !maps.Equal(values, want) {
+		t.Errorf("the environment is %v, want %v", values, want)
+	}
+	again := (&runner{work: w, job: job}).again([]string{"3", "7"}).Spec
+	env := again.Template.Spec.Containers[0].Env
+	if last := env[len(env)-1]; last.Name != envPieces || last.Value != "3,7" || *again.Completions != 2 || *again.Parallelism != 2 {
 		t.Errorf("a Job of some pieces: %v", env)
 	}
-	for index, want := range map[string]int{"0": 3, "1": 7} {
-		if got, err := pieceOf(index, "3,7"); got != want || err != nil {
-			t.Errorf("index %s is piece %d, %v", index, got, err)
+	for _, want := range []struct {
+		index, pieces string
+		piece         int
+		fails         bool
+	}{{"12", "", 12, false}, {"0", "3,7", 3, false}, {"1", "3,7", 7, false}, {"2", "3,7", 0, true}} {
+		if got, err := pieceOf(want.index, want.pieces); got != want.piece || (err != nil) != want.fails {
+			t.Errorf("index %s of %q is piece %d, %v", want.index, want.pieces, got, err)
 		}
-	}
-	if _, err := pieceOf("2", "3,7"); err == nil {
-		t.Error("an index without a piece is none")
-	}
-	if got, err := pieceOf("12", ""); got != 12 || err != nil {
-		t.Errorf("got %d, %v", got, err)
 	}
 }
 
 func TestEachPieceIsCollectedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, w := newCluster(t), sim{seeds: 30, first: 1, shards: 3}
-		var results map[int]result
-		var err error
-		go func() { results, err = c.runner(w).run(t.Context(), "job") }()
-		synctest.Wait()
+	c := follow(t, func(c *cluster) {
 		c.pod("job", 0, corev1.PodSucceeded, logOf(t, found("zero", false)))
 		c.pod("job", 1, corev1.PodFailed, "a log without a result", evicted)
 		c.pod("job", 2, corev1.PodRunning, "-")
-		time.Sleep(showEvery + poll/2) // between two looks
+		time.Sleep(showEvery)
 		c.pod("job", 1, corev1.PodSucceeded, logOf(t, found("one", false)))
 		if err := c.CoreV1().Pods(namespace).Delete(t.Context(), "job-2-3", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 		c.pod("job", 2, corev1.PodFailed, logOf(t, found("two", true)))
-		time.Sleep(10 * poll)
-		synctest.Wait()
-		want := map[int]result{0: found("zero", false), 1: found("one", false), 2: found("two", true)}
-		if err != nil || !reflect.DeepEqual(results, want) {
-			t.Errorf("got %v, %v", results, err)
-		}
-		if err := verdict(w, results); err == nil || err.Error() != "piece 2 failed; alone here: make sim FIRST=21 SEEDS=10" {
-			t.Errorf("the verdict: %v", err)
-		}
-		for _, text := range []string{
-			"piece 1: the pod job-1-2 ended without a result, and is replaced: EvictionByEvictionAPI: Eviction API: evicting\n",
-			"piece 2 failed; alone here: make sim FIRST=21 SEEDS=10\n",
-			"sim: 1 of 3 done, 1 running, 0 failed, 10s, about 20s left\n", "sim: 3 of 3 done, 0 running, 1 failed, 12s\n",
-		} {
-			if strings.Count(c.out.String(), text) != 1 {
-				t.Errorf("it does not print once %q:\n%s", text, &c.out)
-			}
-		}
-		c.empty()
 	})
+	c.wants(t, map[int]result{0: found("zero", false), 1: found("one", false), 2: found("two", true)},
+		"piece 2 failed; alone here: make sim FIRST=21 SEEDS=10",
+		"piece 1: the pod job-1-2 ended without a result, and is replaced: EvictionByEvictionAPI: Eviction API: evicting\n",
+		"piece 2 failed; alone here: make sim FIRST=21 SEEDS=10\n",
+		"sim: 1 of 3 done, 1 running, 0 failed, 10s, about 20s left\n", "sim: 3 of 3 done, 0 running, 1 failed, 12s\n")
 }
 
 func TestAResultThatWasLostWithItsNodeIsMadeOnceMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, w := newCluster(t), sim{seeds: 30, first: 1, shards: 3}
-		var results map[int]result
-		go func() { results, _ = c.runner(w).run(t.Context(), "job") }()
-		time.Sleep(poll / 2) // between two looks
+	c := follow(t, func(c *cluster) {
 		c.pod("job", 0, corev1.PodSucceeded, logOf(t, found("zero", false)))
 		c.pod("job", 1, corev1.PodSucceeded, "-") // its node is drained before its log is read
 		whole := logOf(t, found(strings.Repeat(fmt.Sprint(time.Now()), 1000), false))
-		c.pod("job", 2, corev1.PodSucceeded, strings.Replace(whole, partMark, "", 1))
+		c.pod("job", 2, corev1.PodSucceeded, strings.Replace(whole, mark, "", 1))
 		c.condition("job", batchv1.JobComplete)
 		time.Sleep(10 * poll)
-		synctest.Wait()
-		again, err := c.BatchV1().Jobs(namespace).Get(t.Context(), "job-again", metav1.GetOptions{})
+		again, err := c.BatchV1().Jobs(namespace).Get(context.Background(), "job-again", metav1.GetOptions{})
 		if err != nil || *again.Spec.Completions != 2 {
-			t.Fatalf("the second Job: %v, %v\n%s", again, err, &c.out)
+			t.Errorf("the second Job: %v, %v\n%s", again, err, &c.out)
+			return
 		}
 		c.pod("job-again", 0, corev1.PodSucceeded, logOf(t, found("one", false)))
 		c.condition("job-again", batchv1.JobFailed)
-		time.Sleep(10 * poll)
-		synctest.Wait()
-		if !reflect.DeepEqual(results, map[int]result{0: found("zero", false), 1: found("one", false)}) {
-			t.Errorf("got %v\n%s", results, &c.out)
-		}
-		if err := verdict(w, results); err == nil || err.Error() != "piece 2 has no result; alone here: make sim FIRST=21 SEEDS=10" {
-			t.Errorf("the verdict: %v", err)
-		}
-		c.empty()
 	})
+	c.wants(t, map[int]result{0: found("zero", false), 1: found("one", false)},
+		"piece 2 has no result; alone here: make sim FIRST=21 SEEDS=10")
 }
 
 func TestACancelledRunRemovesEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		var err error
-		go func() { _, err = c.runner(sim{seeds: 30, first: 1, shards: 3}).run(ctx, "job") }()
-		time.Sleep(poll / 2) // between two looks
+	follow(t, func(c *cluster) {
 		c.pod("job", 0, corev1.PodRunning, "-")
 		time.Sleep(poll)
-		stopped := errors.New("Ctrl-C")
-		cancel(stopped)
-		time.Sleep(10 * poll)
-		synctest.Wait()
-		if err == nil || err.Error() != stopped.Error() {
-			t.Errorf("got %v", err)
-		}
-		c.empty()
-	})
+		c.cancel(errors.New("Ctrl-C"))
+	}).wants(t, nil, "Ctrl-C")
 }
 
 func TestAnImageThatCannotBePulledEndsTheRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		var err error
-		go func() { _, err = c.runner(sim{seeds: 30, first: 1, shards: 3}).run(t.Context(), "job") }()
-		time.Sleep(poll / 2) // between two looks
+	follow(t, func(c *cluster) {
 		c.pod("job", 0, corev1.PodPending, "-", func(pod *corev1.Pod) {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
 				Reason: "ImagePullBackOff", Message: "no such host"}}}}
 		})
-		time.Sleep(10 * poll)
-		synctest.Wait()
-		if err == nil || !strings.Contains(err.Error(), "does not start: ImagePullBackOff no such host: correct IMAGE") {
-			t.Errorf("got %v", err)
-		}
-		c.empty()
-	})
+	}).wants(t, nil, "does not start: ImagePullBackOff no such host: correct IMAGE")
 }
 
 func TestAnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, w := newCluster(t), sim{seeds: 10, first: 1, shards: 1}
+	c := follow(t, func(c *cluster) {
 		var back atomic.Bool
 		c.PrependReactor("list", "pods", func(clienttesting.Action) (bool, kruntime.Object, error) {
 			return !back.Load(), nil, apierrors.NewInternalError(errors.New("etcd is away"))
 		})
-		var results map[int]result
-		var err error
-		go func() { results, err = c.runner(w).run(t.Context(), "job") }()
-		time.Sleep(time.Minute)
+		time.Sleep(showEvery + poll)
 		back.Store(true)
 		c.pod("job", 0, corev1.PodPending, "-", func(pod *corev1.Pod) {
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled,
 				Status: corev1.ConditionFalse, Message: "too little memory"})
 		})
-		time.Sleep(time.Minute)
-		c.pod("job", 0, corev1.PodSucceeded, logOf(t, found("zero", false)))
-		time.Sleep(10 * poll)
-		synctest.Wait()
-		if err != nil || len(results) != 1 || !strings.Contains(c.out.String(), "is asked again") ||
-			!strings.Contains(c.out.String(), "pods wait: too little memory") {
-			t.Errorf("got %v, %v\n%s", results, err, &c.out)
+		time.Sleep(showEvery)
+		for piece := range 3 {
+			c.pod("job", piece, corev1.PodSucceeded, logOf(t, found("", false)))
 		}
-		c.empty()
 	})
+	all := found("", false)
+	c.wants(t, map[int]result{0: all, 1: all, 2: all}, "", "is asked again", "20s; pods wait: too little memory\n")
 }
 
 func TestAResultPassesThroughALog(t *testing.T) {
@@ -339,12 +325,10 @@ func TestAResultPassesThroughALog(t *testing.T) {
 	if err != nil || !got.Failed || !bytes.Equal(got.Files["a"], r.Files["a"]) {
 		t.Errorf("got %v, %v", got.Failed, err)
 	}
-	_, without, _ := strings.Cut(log, partMark)
-	if _, err := readResult(strings.NewReader(without)); err == nil || !strings.Contains(err.Error(), "lacks a part") {
-		t.Errorf("of a log whose begin is gone: %v", err)
-	}
-	half := log[:len(log)/2]
-	if _, err := readResult(strings.NewReader(half)); err == nil || !strings.Contains(err.Error(), "has no result") {
-		t.Errorf("of half a log: %v", err)
+	_, without, _ := strings.Cut(log, mark)
+	for _, part := range []string{without, log[:len(log)/2], "no line of a result\n"} {
+		if _, err := readResult(strings.NewReader(part)); err == nil || !strings.Contains(err.Error(), "has no whole result") {
+			t.Errorf("of a part of the log: %v", err)
+		}
 	}
 }
