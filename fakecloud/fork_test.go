@@ -136,28 +136,6 @@ func TestAForkHasTheFaultRulesWithTheirCounters(t *testing.T) {
 	}
 }
 
-func TestTheTimelineShowsWhatIsDue(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	c := preparedCloud(t, 0, fakecloud.Options{})
-	now, err := c.Now(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := orderServer(ctx, c, "one"); err != nil {
-		t.Fatal(err)
-	}
-	server, _, err := c.Client().Server.GetByName(ctx, "one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	due, err := c.Timeline(ctx)
-	if err != nil || len(due) != 1 || due[0].What != "action_ends" || due[0].Command != "create_server" ||
-		!due[0].Time.Equal(now.Add(time.Minute)) || due[0].Resources[0] != (fakecloud.Resource{ID: server.ID, Kind: "server"}) {
-		t.Errorf("%+v, %v", due, err)
-	}
-}
-
 // Each subtest gets a copy of one prepared cloud.
 func ExampleCloud_Fork() {
 	ctx := context.Background()

@@ -34,23 +34,14 @@ func (c *Client) State(ctx context.Context, s fakecloud.Selection) (json.RawMess
 	return out, err
 }
 
-type clockAnswer struct {
-	Time  time.Time `json:"time"`
-	Speed float64   `json:"speed"`
-}
-
 // Now returns the cloud's time, in UTC.
 func (c *Client) Now(ctx context.Context) (time.Time, error) {
-	var out clockAnswer
-	err := c.call(ctx, http.MethodGet, "/clock", nil, nil, &out)
-	return out.Time, err
+	return field[time.Time](ctx, c, "time", http.MethodGet, "/clock", nil, nil)
 }
 
 // Speed returns the speed of the cloud's clock: see fakecloud.Cloud.Speed.
 func (c *Client) Speed(ctx context.Context) (float64, error) {
-	var out clockAnswer
-	err := c.call(ctx, http.MethodGet, "/clock", nil, nil, &out)
-	return out.Speed, err
+	return field[float64](ctx, c, "speed", http.MethodGet, "/clock", nil, nil)
 }
 
 // Step moves the cloud's clock forward: see fakecloud.Cloud.Step.
@@ -65,11 +56,7 @@ func (c *Client) SetSpeed(ctx context.Context, x float64) error {
 
 // Profile returns how long actions take, in the form of SetProfile.
 func (c *Client) Profile(ctx context.Context) (string, error) {
-	var out struct {
-		Actions string `json:"actions"`
-	}
-	err := c.call(ctx, http.MethodGet, "/profile", nil, nil, &out)
-	return out.Actions, err
+	return field[string](ctx, c, "actions", http.MethodGet, "/profile", nil, nil)
 }
 
 // SetProfile changes how long actions take: "instant", "realistic", or a duration such as "250ms".
@@ -79,11 +66,7 @@ func (c *Client) SetProfile(ctx context.Context, actions string) error {
 
 // RateLimit returns the number of requests per hour and project, 0 for no limit.
 func (c *Client) RateLimit(ctx context.Context) (int, error) {
-	var out struct {
-		Limit int `json:"limit"`
-	}
-	err := c.call(ctx, http.MethodGet, "/rate_limit", nil, nil, &out)
-	return out.Limit, err
+	return field[int](ctx, c, "limit", http.MethodGet, "/rate_limit", nil, nil)
 }
 
 // SetRateLimit changes the number of requests per hour and project, 0 for no limit, and fills the limits.
@@ -94,11 +77,7 @@ func (c *Client) SetRateLimit(ctx context.Context, perHour int) error {
 // Timeline returns what is due later, in the order in which it happens. Actions that wait for another action, for a hypervisor
 // or for ResumeActions are not in it.
 func (c *Client) Timeline(ctx context.Context) ([]fakecloud.Due, error) {
-	var out struct {
-		Timeline []fakecloud.Due `json:"timeline"`
-	}
-	err := c.call(ctx, http.MethodGet, "/timeline", nil, nil, &out)
-	return out.Timeline, err
+	return field[[]fakecloud.Due](ctx, c, "timeline", http.MethodGet, "/timeline", nil, nil)
 }
 
 // Fork is a copy of a cloud, with a control API of its own.
@@ -113,14 +92,12 @@ type Fork struct {
 
 // Fork returns a copy of the cloud as it is now: see fakecloud.Cloud.Fork. Close it after use: a cloud has at most 100.
 func (c *Client) Fork(ctx context.Context) (*Fork, error) {
-	var out struct {
-		ID int `json:"id"`
-	}
-	if err := c.call(ctx, http.MethodPost, "/fork", nil, struct{}{}, &out); err != nil {
+	id, err := field[int](ctx, c, "id", http.MethodPost, "/fork", nil, struct{}{})
+	if err != nil {
 		return nil, err
 	}
-	copied := &Client{fmt.Sprintf("%s/forks/%d", c.url, out.ID), c.http}
-	return &Fork{copied, copied.url + "/v1", c, out.ID}, nil
+	copied := &Client{fmt.Sprintf("%s/forks/%d", c.url, id), c.http}
+	return &Fork{copied, copied.url + "/v1", c, id}, nil
 }
 
 // Close removes the copy.
@@ -145,17 +122,13 @@ func (c *Client) Restore(ctx context.Context, r io.Reader) error {
 
 // ResumeActions ends the actions that fault.HangAction keeps running and returns their number.
 func (c *Client) ResumeActions(ctx context.Context) (int, error) {
-	var out struct {
-		Resumed int `json:"resumed"`
-	}
-	err := c.call(ctx, http.MethodPost, "/actions/resume", nil, struct{}{}, &out)
-	return out.Resumed, err
+	return field[int](ctx, c, "resumed", http.MethodPost, "/actions/resume", nil, struct{}{})
 }
 
 // AwaitIdle returns when no action is running in any project, or with the context's error. If the clock stands
 // still, step it meanwhile.
 func (c *Client) AwaitIdle(ctx context.Context) error {
-	err := await(ctx, func() error { return c.call(ctx, http.MethodGet, "/actions/idle", nil, nil, nil) })
+	_, err := await(ctx, func() (out any, err error) { return nil, c.call(ctx, http.MethodGet, "/actions/idle", nil, nil, nil) })
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("actions are still running: %w", context.Cause(ctx))
 	}
@@ -179,23 +152,16 @@ func (c *Client) ReportServerUsage(ctx context.Context, server int64, u hypervis
 
 // Projects returns all projects.
 func (c *Client) Projects(ctx context.Context) ([]fakecloud.Project, error) {
-	var out struct {
-		Projects []fakecloud.Project `json:"projects"`
-	}
-	err := c.call(ctx, http.MethodGet, "/projects", nil, nil, &out)
-	return out.Projects, err
+	return field[[]fakecloud.Project](ctx, c, "projects", http.MethodGet, "/projects", nil, nil)
 }
 
 // AddProject creates a project and a token for it: see fakecloud.Cloud.AddProject.
 func (c *Client) AddProject(ctx context.Context, name, token string) (id int64, newToken string, err error) {
-	var out struct {
-		Project struct {
-			ID    int64  `json:"id"`
-			Token string `json:"token"`
-		} `json:"project"`
-	}
-	err = c.call(ctx, http.MethodPost, "/projects", nil, map[string]string{"name": name, "token": token}, &out)
-	return out.Project.ID, out.Project.Token, err
+	p, err := field[struct {
+		ID    int64
+		Token string
+	}](ctx, c, "project", http.MethodPost, "/projects", nil, map[string]string{"name": name, "token": token})
+	return p.ID, p.Token, err
 }
 
 // ResetProject removes what one project owns, its requests in the journal and its fault rules, except for the parts in keep: see
@@ -213,21 +179,13 @@ func projectPath(id int64) string { return "/projects/" + strconv.FormatInt(id, 
 
 // TokenProject returns the project of a token: see fakecloud.Cloud.TokenProject.
 func (c *Client) TokenProject(ctx context.Context, token string) (fakecloud.Project, error) {
-	var out struct {
-		Project fakecloud.Project `json:"project"`
-	}
-	err := c.call(ctx, http.MethodGet, "/tokens/"+url.PathEscape(token), nil, nil, &out)
-	return out.Project, err
+	return field[fakecloud.Project](ctx, c, "project", http.MethodGet, "/tokens/"+url.PathEscape(token), nil, nil)
 }
 
 // AddToken makes a token of a project valid and returns it: see fakecloud.Cloud.AddToken.
 func (c *Client) AddToken(ctx context.Context, project int64, token string, readOnly bool) (string, error) {
-	var out struct {
-		Token string `json:"token"`
-	}
-	err := c.call(ctx, http.MethodPost, "/tokens", nil,
-		map[string]any{"project": project, "token": token, "read_only": readOnly}, &out)
-	return out.Token, err
+	return field[string](ctx, c, "token", http.MethodPost, "/tokens", nil,
+		map[string]any{"project": project, "token": token, "read_only": readOnly})
 }
 
 // SetTokenDate gives a token an API date of its own, and "" takes it away: see fakecloud.Cloud.SetTokenDate.

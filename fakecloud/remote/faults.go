@@ -17,10 +17,6 @@ func (c *Client) Faults() fault.Rules { return rules{c} }
 // rules implements fault.Rules over the control API.
 type rules struct{ c *Client }
 
-type faultAnswer struct {
-	Fault fault.Status `json:"fault"`
-}
-
 // notFound reports whether the control API says that something does not exist.
 func notFound(err error) bool {
 	var e *Error
@@ -29,12 +25,11 @@ func notFound(err error) bool {
 
 // Add implements fault.Rules.
 func (r rules) Add(ctx context.Context, rule fault.Rule) (fault.Rule, error) {
-	var out faultAnswer
-	err := r.c.call(ctx, http.MethodPost, "/faults", nil, rule, &out)
+	added, err := field[fault.Status](ctx, r.c, "fault", http.MethodPost, "/faults", nil, rule)
 	if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
 		err = fmt.Errorf("%w: %w", fault.ErrExists, err)
 	}
-	return out.Fault.Rule, err
+	return added.Rule, err
 }
 
 // Remove implements fault.Rules.
@@ -53,35 +48,29 @@ func (r rules) Clear(ctx context.Context) error {
 
 // List implements fault.Rules.
 func (r rules) List(ctx context.Context) ([]fault.Status, error) {
-	var out struct {
-		Faults []fault.Status `json:"faults"`
-	}
-	err := r.c.call(ctx, http.MethodGet, "/faults", nil, nil, &out)
-	return out.Faults, err
+	return field[[]fault.Status](ctx, r.c, "faults", http.MethodGet, "/faults", nil, nil)
 }
 
 // Get implements fault.Rules.
 func (r rules) Get(ctx context.Context, name string) (fault.Status, bool, error) {
-	var out faultAnswer
-	err := r.c.call(ctx, http.MethodGet, "/faults/"+url.PathEscape(name), nil, nil, &out)
+	st, err := field[fault.Status](ctx, r.c, "fault", http.MethodGet, "/faults/"+url.PathEscape(name), nil, nil)
 	if notFound(err) {
-		return out.Fault, false, nil
+		return st, false, nil
 	}
-	return out.Fault, err == nil, err
+	return st, err == nil, err
 }
 
 // Await implements fault.Rules.
 func (r rules) Await(ctx context.Context, name string, n uint64) (fault.Status, error) {
-	var out faultAnswer
-	err := await(ctx, func() error {
-		return r.c.call(ctx, http.MethodGet, "/faults/"+url.PathEscape(name)+"/await",
-			url.Values{"n": {strconv.FormatUint(n, 10)}}, nil, &out)
+	st, err := await(ctx, func() (fault.Status, error) {
+		return field[fault.Status](ctx, r.c, "fault", http.MethodGet, "/faults/"+url.PathEscape(name)+"/await",
+			url.Values{"n": {strconv.FormatUint(n, 10)}}, nil)
 	})
 	if notFound(err) {
-		return out.Fault, fmt.Errorf("await fault rule %.128q: %w", name, fault.ErrNotFound)
+		return st, fmt.Errorf("await fault rule %.128q: %w", name, fault.ErrNotFound)
 	}
 	if err == nil || ctx.Err() == nil {
-		return out.Fault, err
+		return st, err
 	}
 	late, cancel := afterwards(ctx)
 	defer cancel()

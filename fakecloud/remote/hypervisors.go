@@ -17,9 +17,5 @@ type HypervisorStatus struct {
 
 // Hypervisors returns the hypervisors that are attached, in the order in which they attached.
 func (c *Client) Hypervisors(ctx context.Context) ([]HypervisorStatus, error) {
-	var out struct {
-		Hypervisors []HypervisorStatus `json:"hypervisors"`
-	}
-	err := c.call(ctx, http.MethodGet, "/hypervisors", nil, nil, &out)
-	return out.Hypervisors, err
+	return field[[]HypervisorStatus](ctx, c, "hypervisors", http.MethodGet, "/hypervisors", nil, nil)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -19,46 +18,30 @@ func (c *Client) Journal() journal.Journal { return requests{c} }
 // requests implements journal.Journal over the control API.
 type requests struct{ c *Client }
 
-type journalAnswer struct {
-	Entries []journal.Entry `json:"entries"`
-	Count   int             `json:"count"`
-	LastSeq uint64          `json:"last_seq"`
-}
-
-func (j requests) get(ctx context.Context, path string, q url.Values) (out journalAnswer, err error) {
-	err = j.c.call(ctx, http.MethodGet, path, q, nil, &out)
-	return out, err
-}
-
 // Entries implements journal.Journal.
 func (j requests) Entries(ctx context.Context, f journal.Filter) ([]journal.Entry, error) {
-	out, err := j.get(ctx, "/journal", wire.Query(f))
-	return out.Entries, err
+	return field[[]journal.Entry](ctx, j.c, "entries", http.MethodGet, "/journal", wire.Query(f), nil)
 }
 
 // Count implements journal.Journal.
 func (j requests) Count(ctx context.Context, f journal.Filter) (int, error) {
-	out, err := j.get(ctx, "/journal/count", wire.Query(f))
-	return out.Count, err
+	return field[int](ctx, j.c, "count", http.MethodGet, "/journal/count", wire.Query(f), nil)
 }
 
 // Last implements journal.Journal.
 func (j requests) Last(ctx context.Context) (uint64, error) {
-	out, err := j.get(ctx, "/journal/count", nil)
-	return out.LastSeq, err
+	return field[uint64](ctx, j.c, "last_seq", http.MethodGet, "/journal/count", nil, nil)
 }
 
 // Await implements journal.Journal.
 func (j requests) Await(ctx context.Context, f journal.Filter, n int) ([]journal.Entry, error) {
 	q := wire.Query(f)
 	q.Set("n", strconv.Itoa(n))
-	var out journalAnswer
-	err := await(ctx, func() (err error) {
-		out, err = j.get(ctx, "/journal/await", q)
-		return err
+	entries, err := await(ctx, func() ([]journal.Entry, error) {
+		return field[[]journal.Entry](ctx, j.c, "entries", http.MethodGet, "/journal/await", q, nil)
 	})
 	if err == nil || ctx.Err() == nil {
-		return out.Entries, err
+		return entries, err
 	}
 	late, cancel := afterwards(ctx)
 	defer cancel()
@@ -74,13 +57,13 @@ func (j requests) Reset(ctx context.Context) error {
 	return j.c.call(ctx, http.MethodDelete, "/journal", nil, nil, nil)
 }
 
-// await repeats a request while the answer is 504, which means "not yet".
-func await(ctx context.Context, ask func() error) error {
+// await repeats a request while the answer is 504: "not yet".
+func await[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	for {
-		err := ask()
+		out, err := ask()
 		var e *Error
 		if ctx.Err() != nil || !errors.As(err, &e) || e.Status != http.StatusGatewayTimeout {
-			return err
+			return out, err
 		}
 	}
 }

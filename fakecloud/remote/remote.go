@@ -110,6 +110,28 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, in
 	return nil
 }
 
+// field sends a request as call does. It returns one field of the answer, and the zero value if the answer does not have it.
+func field[T any](ctx context.Context, c *Client, name, method, path string, q url.Values, in any) (T, error) {
+	out := only[T]{name: name}
+	err := c.call(ctx, method, path, q, in, &out)
+	return out.value, err
+}
+
+// only is one field of a JSON object.
+type only[T any] struct {
+	name  string
+	value T
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *only[T]) UnmarshalJSON(b []byte) error {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(b, &all); err != nil || all[o.name] == nil {
+		return err
+	}
+	return json.Unmarshal(all[o.name], &o.value)
+}
+
 func errorOf(req *http.Request, resp *http.Response) error {
 	e := &Error{Method: req.Method, URL: req.URL.String(), Status: resp.StatusCode}
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))

@@ -302,7 +302,8 @@ func TestTheClockAndActionsAreTheSame(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		due := must[[]fakecloud.Due](t)(is.Timeline(ctx))
-		if len(due) != 1 || due[0].Command != "create_server" || !due[0].Time.Equal(before.Add(time.Hour)) || len(due[0].Resources) != 1 {
+		if len(due) != 1 || due[0].What != "action_ends" || due[0].Command != "create_server" ||
+			!due[0].Time.Equal(before.Add(time.Hour)) || due[0].Resources[0].Kind != "server" {
 			t.Errorf("%+v", due)
 		}
 		for range 2 { // create_server, and then start_server

@@ -16,35 +16,24 @@ func (c *Client) Scenarios() scenario.Scenarios { return scenarios{c} }
 // scenarios implements scenario.Scenarios over the control API.
 type scenarios struct{ c *Client }
 
-type scenariosAnswer struct {
-	Running   []scenario.Running   `json:"running"`
-	Available []scenario.Available `json:"available"`
-}
-
 // Start implements scenario.Scenarios.
 func (s scenarios) Start(ctx context.Context, start string) (scenario.Running, error) {
-	var out struct {
-		Scenario scenario.Running `json:"scenario"`
-	}
 	in, err := wire.ReadScenario(start)
-	if err == nil {
-		err = scenarioError(s.c.call(ctx, http.MethodPost, "/scenarios", nil, in, &out))
+	if err != nil {
+		return scenario.Running{}, err
 	}
-	return out.Scenario, err
+	running, err := field[scenario.Running](ctx, s.c, "scenario", http.MethodPost, "/scenarios", nil, in)
+	return running, scenarioError(err)
 }
 
 // List implements scenario.Scenarios.
 func (s scenarios) List(ctx context.Context) ([]scenario.Running, error) {
-	var out scenariosAnswer
-	err := s.c.call(ctx, http.MethodGet, "/scenarios", nil, nil, &out)
-	return out.Running, err
+	return field[[]scenario.Running](ctx, s.c, "running", http.MethodGet, "/scenarios", nil, nil)
 }
 
 // Available implements scenario.Scenarios.
 func (s scenarios) Available(ctx context.Context) ([]scenario.Available, error) {
-	var out scenariosAnswer
-	err := s.c.call(ctx, http.MethodGet, "/scenarios", nil, nil, &out)
-	return out.Available, err
+	return field[[]scenario.Available](ctx, s.c, "available", http.MethodGet, "/scenarios", nil, nil)
 }
 
 // End implements scenario.Scenarios.

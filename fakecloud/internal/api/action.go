@@ -115,11 +115,16 @@ func startedPart(key string, st *cloud.State, ids []int64) Part {
 }
 
 // started answers an operation that started one action: 201.
-func started(st *cloud.State, action int64, err error) (Response, error) {
+func started(action int64, st *cloud.State, err error) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
 	return object(http.StatusCreated, actionPart(st, action)), nil
+}
+
+// startedOn answers an operation that starts an action and whose request has no body.
+func startedOn(kind store.Kind, do func(cloud.Project, int64) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+	return withID(kind, func(r *Request, id int64) (Response, error) { return started(do(r.Project, id)) })
 }
 
 var actionSort = map[string]func(a, b *cloud.Action) int{

@@ -66,27 +66,24 @@ var certificates = &resource[*cloud.Certificate]{
 func certificateRoutes() []Route {
 	return append(actionRoutesOf(certificates), []Route{
 		{http.MethodGet, "/certificates", "list_certificates", certificates.list},
-		{http.MethodPost, "/certificates", "create_certificate", createCertificate},
+		{http.MethodPost, "/certificates", "create_certificate", withBody(createCertificate)},
 		{http.MethodGet, "/certificates/{id}", "get_certificate", certificates.get},
 		{http.MethodPut, "/certificates/{id}", "update_certificate", certificates.update(cloud.Project.UpdateCertificate)},
 		{http.MethodDelete, "/certificates/{id}", "delete_certificate", certificates.remove(cloud.Project.DeleteCertificate)},
-		{http.MethodPost, "/certificates/{id}/actions/retry", "retry_certificate", retryCertificate},
+		{http.MethodPost, "/certificates/{id}/actions/retry", "retry_certificate",
+			startedOn(cloud.KindCertificate, cloud.Project.RetryCertificate)},
 	}...)
 }
 
 // createCertificate reads the fields that the type needs and ignores those of the other type.
-func createCertificate(r *Request) (Response, error) {
-	var body struct {
-		Name        string            `json:"name" check:"required,notblank"`
-		Labels      map[string]string `json:"labels"`
-		Type        string            `json:"type" check:"oneof=uploaded|managed"`
-		Certificate *string           `json:"certificate" check:"len=0:65536"`
-		PrivateKey  *string           `json:"private_key" check:"len=0:65536"`
-		DomainNames []string          `json:"domain_names"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func createCertificate(r *Request, body struct {
+	Name        string            `json:"name" check:"required,notblank"`
+	Labels      map[string]string `json:"labels"`
+	Type        string            `json:"type" check:"oneof=uploaded|managed"`
+	Certificate *string           `json:"certificate" check:"len=0:65536"`
+	PrivateKey  *string           `json:"private_key" check:"len=0:65536"`
+	DomainNames []string          `json:"domain_names"`
+}) (Response, error) {
 	if body.Type == cloud.CertificateManaged {
 		c, action, st, err := r.Project.CreateManagedCertificate(cloud.CreateManagedCertificate{
 			Name: body.Name, Labels: body.Labels, DomainNames: body.DomainNames,
@@ -113,13 +110,4 @@ func createCertificate(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	return created(c.ID, certificates.part(r, st, c.ID, c), Part{Key: "action", JSON: []byte("null")}), nil
-}
-
-func retryCertificate(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindCertificate)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.RetryCertificate(id)
-	return started(st, action, err)
 }

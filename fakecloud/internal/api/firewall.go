@@ -79,13 +79,15 @@ var firewalls = &resource[*cloud.Firewall]{
 func firewallRoutes() []Route {
 	return slices.Concat([]Route{
 		{http.MethodGet, "/firewalls", "list_firewalls", firewalls.list},
-		{http.MethodPost, "/firewalls", "create_firewall", createFirewall},
+		{http.MethodPost, "/firewalls", "create_firewall", withBody(createFirewall)},
 		{http.MethodGet, "/firewalls/{id}", "get_firewall", firewalls.get},
-		{http.MethodPut, "/firewalls/{id}", "update_firewall", updateFirewall},
+		{http.MethodPut, "/firewalls/{id}", "update_firewall", withIDAndBody(cloud.KindFirewall, updateFirewall)},
 		{http.MethodDelete, "/firewalls/{id}", "delete_firewall", firewalls.remove(cloud.Project.DeleteFirewall)},
-		{http.MethodPost, "/firewalls/{id}/actions/set_rules", "set_firewall_rules", setFirewallRules},
-		{http.MethodPost, "/firewalls/{id}/actions/apply_to_resources", "apply_firewall_to_resources", applyFirewall},
-		{http.MethodPost, "/firewalls/{id}/actions/remove_from_resources", "remove_firewall_from_resources", removeFirewall},
+		{http.MethodPost, "/firewalls/{id}/actions/set_rules", "set_firewall_rules", withIDAndBody(cloud.KindFirewall, setFirewallRules)},
+		{http.MethodPost, "/firewalls/{id}/actions/apply_to_resources", "apply_firewall_to_resources",
+			withIDAndBody(cloud.KindFirewall, applyFirewall)},
+		{http.MethodPost, "/firewalls/{id}/actions/remove_from_resources", "remove_firewall_from_resources",
+			withIDAndBody(cloud.KindFirewall, removeFirewall)},
 	}, actionRoutesOf(firewalls))
 }
 
@@ -132,16 +134,12 @@ func firewallTargetsOf(field string, requests []firewallTargetRequest) ([]cloud.
 	return targets, nil
 }
 
-func createFirewall(r *Request) (Response, error) {
-	var body struct {
-		Name    string                  `json:"name" check:"required,len=1:128"`
-		Labels  map[string]string       `json:"labels"`
-		Rules   []firewallRuleRequest   `json:"rules"`
-		ApplyTo []firewallTargetRequest `json:"apply_to"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func createFirewall(r *Request, body struct {
+	Name    string                  `json:"name" check:"required,len=1:128"`
+	Labels  map[string]string       `json:"labels"`
+	Rules   []firewallRuleRequest   `json:"rules"`
+	ApplyTo []firewallTargetRequest `json:"apply_to"`
+}) (Response, error) {
 	targets, err := firewallTargetsOf("apply_to", body.ApplyTo)
 	if err != nil {
 		return Response{}, err
@@ -156,15 +154,10 @@ func createFirewall(r *Request) (Response, error) {
 }
 
 // updateFirewall is resource.update with a longest name.
-func updateFirewall(r *Request) (Response, error) {
-	var body struct {
-		Name   *string           `json:"name" check:"len=1:128"`
-		Labels map[string]string `json:"labels"`
-	}
-	id, err := bindWithID(r, cloud.KindFirewall, &body)
-	if err != nil {
-		return Response{}, err
-	}
+func updateFirewall(r *Request, id int64, body struct {
+	Name   *string           `json:"name" check:"len=1:128"`
+	Labels map[string]string `json:"labels"`
+}) (Response, error) {
 	st, err := r.Project.UpdateFirewall(id, cloud.UpdateResource{Name: body.Name, Labels: body.Labels})
 	if err != nil {
 		return Response{}, err
@@ -180,25 +173,15 @@ func startedAll(actions []int64, st *cloud.State, err error) (Response, error) {
 	return object(http.StatusCreated, startedPart("actions", st, actions)), nil
 }
 
-func setFirewallRules(r *Request) (Response, error) {
-	var body struct {
-		Rules []firewallRuleRequest `json:"rules" check:"required"`
-	}
-	id, err := bindWithID(r, cloud.KindFirewall, &body)
-	if err != nil {
-		return Response{}, err
-	}
+func setFirewallRules(r *Request, id int64, body struct {
+	Rules []firewallRuleRequest `json:"rules" check:"required"`
+}) (Response, error) {
 	return startedAll(r.Project.SetFirewallRules(id, rulesOf(body.Rules)))
 }
 
-func applyFirewall(r *Request) (Response, error) {
-	var body struct {
-		ApplyTo []firewallTargetRequest `json:"apply_to" check:"required"`
-	}
-	id, err := bindWithID(r, cloud.KindFirewall, &body)
-	if err != nil {
-		return Response{}, err
-	}
+func applyFirewall(r *Request, id int64, body struct {
+	ApplyTo []firewallTargetRequest `json:"apply_to" check:"required"`
+}) (Response, error) {
 	targets, err := firewallTargetsOf("apply_to", body.ApplyTo)
 	if err != nil {
 		return Response{}, err
@@ -206,14 +189,9 @@ func applyFirewall(r *Request) (Response, error) {
 	return startedAll(r.Project.ApplyFirewall(id, targets))
 }
 
-func removeFirewall(r *Request) (Response, error) {
-	var body struct {
-		RemoveFrom []firewallTargetRequest `json:"remove_from" check:"required"`
-	}
-	id, err := bindWithID(r, cloud.KindFirewall, &body)
-	if err != nil {
-		return Response{}, err
-	}
+func removeFirewall(r *Request, id int64, body struct {
+	RemoveFrom []firewallTargetRequest `json:"remove_from" check:"required"`
+}) (Response, error) {
 	targets, err := firewallTargetsOf("remove_from", body.RemoveFrom)
 	if err != nil {
 		return Response{}, err

@@ -41,30 +41,28 @@ var floatingIPs = &resource[*cloud.FloatingIP]{
 func floatingIPRoutes() []Route {
 	return slices.Concat([]Route{
 		{http.MethodGet, "/floating_ips", "list_floating_ips", floatingIPs.list},
-		{http.MethodPost, "/floating_ips", "create_floating_ip", createFloatingIP},
+		{http.MethodPost, "/floating_ips", "create_floating_ip", withBody(createFloatingIP)},
 		{http.MethodGet, "/floating_ips/{id}", "get_floating_ip", floatingIPs.get},
-		{http.MethodPut, "/floating_ips/{id}", "update_floating_ip", updateFloatingIP},
-		{http.MethodDelete, "/floating_ips/{id}", "delete_floating_ip", deleteFloatingIP},
-		{http.MethodPost, "/floating_ips/{id}/actions/assign", "assign_floating_ip", assignFloatingIP},
-		{http.MethodPost, "/floating_ips/{id}/actions/unassign", "unassign_floating_ip", unassignFloatingIP},
-		{http.MethodPost, "/floating_ips/{id}/actions/change_dns_ptr", "change_floating_ip_dns_ptr", changeFloatingIPDNSPtr},
+		{http.MethodPut, "/floating_ips/{id}", "update_floating_ip", withIDAndBody(cloud.KindFloatingIP, updateFloatingIP)},
+		{http.MethodDelete, "/floating_ips/{id}", "delete_floating_ip", withID(cloud.KindFloatingIP, deleteFloatingIP)},
+		{http.MethodPost, "/floating_ips/{id}/actions/assign", "assign_floating_ip", withIDAndBody(cloud.KindFloatingIP, assignFloatingIP)},
+		{http.MethodPost, "/floating_ips/{id}/actions/unassign", "unassign_floating_ip",
+			startedOn(cloud.KindFloatingIP, cloud.Project.UnassignFloatingIP)},
+		{http.MethodPost, "/floating_ips/{id}/actions/change_dns_ptr", "change_floating_ip_dns_ptr",
+			withIDAndBody(cloud.KindFloatingIP, changeFloatingIPDNSPtr)},
 		{http.MethodPost, "/floating_ips/{id}/actions/change_protection", "change_floating_ip_protection",
 			setProtection(cloud.KindFloatingIP, cloud.Project.ChangeFloatingIPProtection)},
 	}, actionRoutesOf(floatingIPs))
 }
 
-func createFloatingIP(r *Request) (Response, error) {
-	var body struct {
-		Name         string            `json:"name" check:"notblank"`
-		Type         string            `json:"type" check:"required,oneof=ipv4|ipv6"`
-		Server       *int64            `json:"server" check:"min=1"`
-		HomeLocation bind.IDOrName     `json:"home_location"`
-		Description  *string           `json:"description"`
-		Labels       map[string]string `json:"labels"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func createFloatingIP(r *Request, body struct {
+	Name         string            `json:"name" check:"notblank"`
+	Type         string            `json:"type" check:"required,oneof=ipv4|ipv6"`
+	Server       *int64            `json:"server" check:"min=1"`
+	HomeLocation bind.IDOrName     `json:"home_location"`
+	Description  *string           `json:"description"`
+	Labels       map[string]string `json:"labels"`
+}) (Response, error) {
 	f, action, st, err := r.Project.CreateFloatingIP(cloud.CreateFloatingIP{
 		Name: body.Name, Type: cloud.IPType(body.Type), Server: deref(body.Server, 0),
 		HomeLocation: string(body.HomeLocation), Description: body.Description, Labels: body.Labels,
@@ -76,16 +74,11 @@ func createFloatingIP(r *Request) (Response, error) {
 	return created(f.ID, floatingIPs.part(r, st, f.ID, f), actionPart(st, action)), nil
 }
 
-func updateFloatingIP(r *Request) (Response, error) {
-	var body struct {
-		Name        *string           `json:"name" check:"notblank"`
-		Labels      map[string]string `json:"labels"`
-		Description *string           `json:"description"`
-	}
-	id, err := bindWithID(r, cloud.KindFloatingIP, &body)
-	if err != nil {
-		return Response{}, err
-	}
+func updateFloatingIP(r *Request, id int64, body struct {
+	Name        *string           `json:"name" check:"notblank"`
+	Labels      map[string]string `json:"labels"`
+	Description *string           `json:"description"`
+}) (Response, error) {
 	st, err := r.Project.UpdateFloatingIP(id, cloud.UpdateFloatingIP{
 		UpdateResource: cloud.UpdateResource{Name: body.Name, Labels: body.Labels}, Description: body.Description,
 	})
@@ -95,44 +88,19 @@ func updateFloatingIP(r *Request) (Response, error) {
 	return object(http.StatusOK, floatingIPs.part(r, st, id, nil)), nil
 }
 
-func deleteFloatingIP(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindFloatingIP)
-	if err != nil {
-		return Response{}, err
-	}
+func deleteFloatingIP(r *Request, id int64) (Response, error) {
 	if err := r.Project.DeleteFloatingIP(id, r.date.Before(MustBeUnassigned)); err != nil {
 		return Response{}, err
 	}
 	return noContent(), nil
 }
 
-func assignFloatingIP(r *Request) (Response, error) {
-	var body struct {
-		Server int64 `json:"server" check:"required,min=1"`
-	}
-	id, err := bindWithID(r, cloud.KindFloatingIP, &body)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.AssignFloatingIP(id, body.Server)
-	return started(st, action, err)
+func assignFloatingIP(r *Request, id int64, body struct {
+	Server int64 `json:"server" check:"required,min=1"`
+}) (Response, error) {
+	return started(r.Project.AssignFloatingIP(id, body.Server))
 }
 
-func unassignFloatingIP(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindFloatingIP)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.UnassignFloatingIP(id)
-	return started(st, action, err)
-}
-
-func changeFloatingIPDNSPtr(r *Request) (Response, error) {
-	var body dnsPtrRequest
-	id, err := bindWithID(r, cloud.KindFloatingIP, &body)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ChangeFloatingIPDNSPtr(id, body.change())
-	return started(st, action, err)
+func changeFloatingIPDNSPtr(r *Request, id int64, body dnsPtrRequest) (Response, error) {
+	return started(r.Project.ChangeFloatingIPDNSPtr(id, body.change()))
 }

@@ -155,30 +155,18 @@ func deprecated(i *cloud.Image, now time.Time) bool {
 	return i.Deprecation != nil && !now.Before(i.Deprecation.Announced)
 }
 
-func getImage(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindImage)
-	if err != nil {
-		return Response{}, err
-	}
+func getImage(r *Request, id int64) (Response, error) {
 	if _, own := r.Project.View().Images.Get(id); own {
 		return images.get(r)
 	}
 	return systemImages.get(r)
 }
 
-func updateImage(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindImage)
-	if err != nil {
-		return Response{}, err
-	}
-	var body struct {
-		Description *string           `json:"description"`
-		Type        string            `json:"type" check:"oneof=snapshot"`
-		Labels      map[string]string `json:"labels"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func updateImage(r *Request, id int64, body struct {
+	Description *string           `json:"description"`
+	Type        string            `json:"type" check:"oneof=snapshot"`
+	Labels      map[string]string `json:"labels"`
+}) (Response, error) {
 	st, err := r.Project.UpdateImage(id, cloud.UpdateImage{
 		Description: body.Description, ToSnapshot: body.Type == cloud.ImageSnapshot, Labels: body.Labels,
 	})
@@ -190,17 +178,13 @@ func updateImage(r *Request) (Response, error) {
 
 // listImageActions answers with an image's actions. The list is empty for an image of the catalogue.
 func listImageActions(own func(*Request) (Response, error)) func(*Request) (Response, error) {
-	return func(r *Request) (Response, error) {
-		id, err := r.ID(cloud.KindImage)
-		if err != nil {
-			return Response{}, err
-		}
+	return withID(cloud.KindImage, func(r *Request, id int64) (Response, error) {
 		st := r.Project.View()
 		if _, ok := st.Catalogue.Image(id); ok {
 			return listActions(r, st, actionsOf(st, cloud.Ref{Kind: cloud.KindImage, ID: id}))
 		}
 		return own(r)
-	}
+	})
 }
 
 func imageRoutes() []Route {
@@ -212,8 +196,8 @@ func imageRoutes() []Route {
 	}
 	return append(actions, []Route{
 		{http.MethodGet, "/images", "list_images", listImages},
-		{http.MethodGet, "/images/{id}", "get_image", getImage},
-		{http.MethodPut, "/images/{id}", "update_image", updateImage},
+		{http.MethodGet, "/images/{id}", "get_image", withID(cloud.KindImage, getImage)},
+		{http.MethodPut, "/images/{id}", "update_image", withIDAndBody(cloud.KindImage, updateImage)},
 		{http.MethodDelete, "/images/{id}", "delete_image", images.remove(cloud.Project.DeleteImage)},
 		{http.MethodPost, "/images/{id}/actions/change_protection", "change_image_protection",
 			changeProtection(cloud.KindImage, cloud.Project.ChangeImageProtection)},

@@ -64,51 +64,18 @@ func (s serviceRequest) input() cloud.ServiceInput {
 	return in
 }
 
-func addLoadBalancerService(r *Request) (Response, error) {
-	return withBody(r, func(id int64, body serviceRequest) (int64, *cloud.State, error) {
-		return r.Project.AddLoadBalancerService(id, body.input())
-	})
+func addLoadBalancerService(r *Request, id int64, body serviceRequest) (Response, error) {
+	return started(r.Project.AddLoadBalancerService(id, body.input()))
 }
 
-func updateLoadBalancerService(r *Request) (Response, error) {
-	return withBody(r, func(id int64, body serviceRequest) (int64, *cloud.State, error) {
-		return r.Project.UpdateLoadBalancerService(id, body.input())
-	})
+func updateLoadBalancerService(r *Request, id int64, body serviceRequest) (Response, error) {
+	return started(r.Project.UpdateLoadBalancerService(id, body.input()))
 }
 
-func deleteLoadBalancerService(r *Request) (Response, error) {
-	type request struct {
-		ListenPort int `json:"listen_port" check:"required,port"`
-	}
-	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
-		return r.Project.DeleteLoadBalancerService(id, body.ListenPort)
-	})
-}
-
-// withBody answers an action of a load balancer that takes a body.
-func withBody[B any](r *Request, do func(id int64, body B) (int64, *cloud.State, error)) (Response, error) {
-	id, err := r.ID(cloud.KindLoadBalancer)
-	if err != nil {
-		return Response{}, err
-	}
-	var body B
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
-	action, st, err := do(id, body)
-	return started(st, action, err)
-}
-
-// onLoadBalancer answers an action of a load balancer that takes no body.
-func onLoadBalancer(do func(cloud.Project, int64) (int64, *cloud.State, error)) func(*Request) (Response, error) {
-	return func(r *Request) (Response, error) {
-		id, err := r.ID(cloud.KindLoadBalancer)
-		if err != nil {
-			return Response{}, err
-		}
-		action, st, err := do(r.Project, id)
-		return started(st, action, err)
-	}
+func deleteLoadBalancerService(r *Request, id int64, body struct {
+	ListenPort int `json:"listen_port" check:"required,port"`
+}) (Response, error) {
+	return started(r.Project.DeleteLoadBalancerService(id, body.ListenPort))
 }
 
 // targetRequest names a target. The object of its type is required; the others are ignored.
@@ -140,55 +107,38 @@ func (t targetRequest) input() cloud.TargetInput {
 	return in
 }
 
-func addLoadBalancerTarget(r *Request) (Response, error) {
-	return withBody(r, func(id int64, body targetRequest) (int64, *cloud.State, error) {
-		return r.Project.AddLoadBalancerTarget(id, body.input())
-	})
+func addLoadBalancerTarget(r *Request, id int64, body targetRequest) (Response, error) {
+	return started(r.Project.AddLoadBalancerTarget(id, body.input()))
 }
 
-func removeLoadBalancerTarget(r *Request) (Response, error) {
-	return withBody(r, func(id int64, body targetRequest) (int64, *cloud.State, error) {
-		return r.Project.RemoveLoadBalancerTarget(id, body.input())
-	})
+func removeLoadBalancerTarget(r *Request, id int64, body targetRequest) (Response, error) {
+	return started(r.Project.RemoveLoadBalancerTarget(id, body.input()))
 }
 
-func attachLoadBalancer(r *Request) (Response, error) {
-	type request struct {
-		Network int64        `json:"network" check:"required,min=1"`
-		IP      netip.Addr   `json:"ip"`
-		IPRange netip.Prefix `json:"ip_range"`
-	}
-	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
-		return r.Project.AttachLoadBalancerToNetwork(id, cloud.AttachLoadBalancer(body))
-	})
+func attachLoadBalancer(r *Request, id int64, body struct {
+	Network int64        `json:"network" check:"required,min=1"`
+	IP      netip.Addr   `json:"ip"`
+	IPRange netip.Prefix `json:"ip_range"`
+}) (Response, error) {
+	return started(r.Project.AttachLoadBalancerToNetwork(id, cloud.AttachLoadBalancer(body)))
 }
 
-func detachLoadBalancer(r *Request) (Response, error) {
-	type request struct {
-		Network int64 `json:"network" check:"required,min=1"`
-	}
-	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
-		return r.Project.DetachLoadBalancerFromNetwork(id, body.Network)
-	})
+func detachLoadBalancer(r *Request, id int64, body struct {
+	Network int64 `json:"network" check:"required,min=1"`
+}) (Response, error) {
+	return started(r.Project.DetachLoadBalancerFromNetwork(id, body.Network))
 }
 
-func changeLoadBalancerAlgorithm(r *Request) (Response, error) {
-	return withBody(r, func(id int64, body algorithmJSON) (int64, *cloud.State, error) {
-		return r.Project.ChangeLoadBalancerAlgorithm(id, body.Type)
-	})
+func changeLoadBalancerAlgorithm(r *Request, id int64, body algorithmJSON) (Response, error) {
+	return started(r.Project.ChangeLoadBalancerAlgorithm(id, body.Type))
 }
 
-func changeLoadBalancerType(r *Request) (Response, error) {
-	type request struct {
-		Type bind.IDOrName `json:"load_balancer_type" check:"required"`
-	}
-	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
-		return r.Project.ChangeLoadBalancerType(id, string(body.Type))
-	})
+func changeLoadBalancerType(r *Request, id int64, body struct {
+	Type bind.IDOrName `json:"load_balancer_type" check:"required"`
+}) (Response, error) {
+	return started(r.Project.ChangeLoadBalancerType(id, string(body.Type)))
 }
 
-func changeLoadBalancerDNSPtr(r *Request) (Response, error) {
-	return withBody(r, func(id int64, body dnsPtrRequest) (int64, *cloud.State, error) {
-		return r.Project.ChangeLoadBalancerDNSPtr(id, body.change())
-	})
+func changeLoadBalancerDNSPtr(r *Request, id int64, body dnsPtrRequest) (Response, error) {
+	return started(r.Project.ChangeLoadBalancerDNSPtr(id, body.change()))
 }

@@ -2,15 +2,9 @@ package api
 
 import (
 	"net/http"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-func getLoadBalancerMetrics(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindLoadBalancer)
-	if err != nil {
-		return Response{}, err
-	}
+func getLoadBalancerMetrics(r *Request, id int64) (Response, error) {
 	types, err := metricTypes(r.Query(), "open_connections", "connections_per_second", "requests_per_second", "bandwidth")
 	if err != nil {
 		return Response{}, err

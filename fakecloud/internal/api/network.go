@@ -84,12 +84,12 @@ func encodeNetwork(_ Date, _ *cloud.State, n *cloud.Network) any {
 func networkRoutes() []Route {
 	return slices.Concat([]Route{
 		{http.MethodGet, "/networks", "list_networks", networks.list},
-		{http.MethodPost, "/networks", "create_network", createNetwork},
+		{http.MethodPost, "/networks", "create_network", withBody(createNetwork)},
 		{http.MethodGet, "/networks/{id}", "get_network", networks.get},
-		{http.MethodPut, "/networks/{id}", "update_network", updateNetwork},
+		{http.MethodPut, "/networks/{id}", "update_network", withIDAndBody(cloud.KindNetwork, updateNetwork)},
 		{http.MethodDelete, "/networks/{id}", "delete_network", networks.remove(cloud.Project.DeleteNetwork)},
-		{http.MethodGet, "/networks/{id}/members", "list_network_members", listNetworkMembers},
-		{http.MethodPost, "/networks/{id}/actions/add_subnet", "add_network_subnet", addSubnet},
+		{http.MethodGet, "/networks/{id}/members", "list_network_members", withID(cloud.KindNetwork, listNetworkMembers)},
+		{http.MethodPost, "/networks/{id}/actions/add_subnet", "add_network_subnet", withIDAndBody(cloud.KindNetwork, addSubnet)},
 		{http.MethodPost, "/networks/{id}/actions/delete_subnet", "delete_network_subnet", onRange(cloud.Project.DeleteSubnet)},
 		{http.MethodPost, "/networks/{id}/actions/add_route", "add_network_route", onRoute(cloud.Project.AddRoute)},
 		{http.MethodPost, "/networks/{id}/actions/delete_route", "delete_network_route", onRoute(cloud.Project.DeleteRoute)},
@@ -122,18 +122,14 @@ type routeRequest struct {
 	Gateway     netip.Addr   `json:"gateway" check:"required"`
 }
 
-func createNetwork(r *Request) (Response, error) {
-	var body struct {
-		Name                  string            `json:"name" check:"required,len=1:128"`
-		IPRange               netip.Prefix      `json:"ip_range" check:"required"`
-		Labels                map[string]string `json:"labels"`
-		Subnets               []subnetRequest   `json:"subnets"`
-		Routes                []routeRequest    `json:"routes"`
-		ExposeRoutesToVSwitch bool              `json:"expose_routes_to_vswitch"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func createNetwork(r *Request, body struct {
+	Name                  string            `json:"name" check:"required,len=1:128"`
+	IPRange               netip.Prefix      `json:"ip_range" check:"required"`
+	Labels                map[string]string `json:"labels"`
+	Subnets               []subnetRequest   `json:"subnets"`
+	Routes                []routeRequest    `json:"routes"`
+	ExposeRoutesToVSwitch bool              `json:"expose_routes_to_vswitch"`
+}) (Response, error) {
 	in := cloud.CreateNetwork{
 		Name: body.Name, IPRange: body.IPRange, Labels: body.Labels, ExposeRoutesToVSwitch: body.ExposeRoutesToVSwitch,
 	}
@@ -150,19 +146,11 @@ func createNetwork(r *Request) (Response, error) {
 	return created(n.ID, networks.part(r, st, n.ID, n)), nil
 }
 
-func updateNetwork(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindNetwork)
-	if err != nil {
-		return Response{}, err
-	}
-	var body struct {
-		Name                  *string           `json:"name" check:"len=1:128"`
-		Labels                map[string]string `json:"labels"`
-		ExposeRoutesToVSwitch *bool             `json:"expose_routes_to_vswitch"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func updateNetwork(r *Request, id int64, body struct {
+	Name                  *string           `json:"name" check:"len=1:128"`
+	Labels                map[string]string `json:"labels"`
+	ExposeRoutesToVSwitch *bool             `json:"expose_routes_to_vswitch"`
+}) (Response, error) {
 	st, err := r.Project.UpdateNetwork(id, cloud.UpdateNetwork{
 		UpdateResource:        cloud.UpdateResource{Name: body.Name, Labels: body.Labels},
 		ExposeRoutesToVSwitch: body.ExposeRoutesToVSwitch,
@@ -173,51 +161,24 @@ func updateNetwork(r *Request) (Response, error) {
 	return object(http.StatusOK, networks.part(r, st, id, nil)), nil
 }
 
-func addSubnet(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindNetwork)
-	if err != nil {
-		return Response{}, err
-	}
-	var body subnetRequest
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.AddSubnet(id, body.subnet())
-	return started(st, action, err)
+func addSubnet(r *Request, id int64, body subnetRequest) (Response, error) {
+	return started(r.Project.AddSubnet(id, body.subnet()))
 }
 
 // onRange answers an operation that takes an ip_range.
 func onRange(do func(cloud.Project, int64, netip.Prefix) (int64, *cloud.State, error)) func(*Request) (Response, error) {
-	return func(r *Request) (Response, error) {
-		id, err := r.ID(cloud.KindNetwork)
-		if err != nil {
-			return Response{}, err
-		}
-		var body struct {
-			IPRange netip.Prefix `json:"ip_range" check:"required"`
-		}
-		if err := r.Bind(&body); err != nil {
-			return Response{}, err
-		}
-		action, st, err := do(r.Project, id, body.IPRange)
-		return started(st, action, err)
-	}
+	return withIDAndBody(cloud.KindNetwork, func(r *Request, id int64, body struct {
+		IPRange netip.Prefix `json:"ip_range" check:"required"`
+	}) (Response, error) {
+		return started(do(r.Project, id, body.IPRange))
+	})
 }
 
 // onRoute answers an operation that takes a route.
 func onRoute(do func(cloud.Project, int64, cloud.Route) (int64, *cloud.State, error)) func(*Request) (Response, error) {
-	return func(r *Request) (Response, error) {
-		id, err := r.ID(cloud.KindNetwork)
-		if err != nil {
-			return Response{}, err
-		}
-		var body routeRequest
-		if err := r.Bind(&body); err != nil {
-			return Response{}, err
-		}
-		action, st, err := do(r.Project, id, cloud.Route(body))
-		return started(st, action, err)
-	}
+	return withIDAndBody(cloud.KindNetwork, func(r *Request, id int64, body routeRequest) (Response, error) {
+		return started(do(r.Project, id, cloud.Route(body)))
+	})
 }
 
 var memberSort = map[string]func(a, b cloud.NetworkMember) int{
@@ -228,11 +189,7 @@ var memberSort = map[string]func(a, b cloud.NetworkMember) int{
 }
 
 // listNetworkMembers answers GET /networks/{id}/members.
-func listNetworkMembers(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindNetwork)
-	if err != nil {
-		return Response{}, err
-	}
+func listNetworkMembers(r *Request, id int64) (Response, error) {
 	q := r.Query()
 	p, err := parsePage(q)
 	if err != nil {

@@ -41,22 +41,18 @@ var placementGroups = &resource[*cloud.PlacementGroup]{
 func placementGroupRoutes() []Route {
 	return []Route{
 		{http.MethodGet, "/placement_groups", "list_placement_groups", placementGroups.list},
-		{http.MethodPost, "/placement_groups", "create_placement_group", createPlacementGroup},
+		{http.MethodPost, "/placement_groups", "create_placement_group", withBody(createPlacementGroup)},
 		{http.MethodGet, "/placement_groups/{id}", "get_placement_group", placementGroups.get},
 		{http.MethodPut, "/placement_groups/{id}", "update_placement_group", placementGroups.update(cloud.Project.UpdatePlacementGroup)},
 		{http.MethodDelete, "/placement_groups/{id}", "delete_placement_group", placementGroups.remove(cloud.Project.DeletePlacementGroup)},
 	}
 }
 
-func createPlacementGroup(r *Request) (Response, error) {
-	var body struct {
-		Name   string            `json:"name" check:"required,notblank"`
-		Type   string            `json:"type" check:"required,oneof=spread"`
-		Labels map[string]string `json:"labels"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func createPlacementGroup(r *Request, body struct {
+	Name   string            `json:"name" check:"required,notblank"`
+	Type   string            `json:"type" check:"required,oneof=spread"`
+	Labels map[string]string `json:"labels"`
+}) (Response, error) {
 	g, st, err := r.Project.CreatePlacementGroup(cloud.CreatePlacementGroup{Name: body.Name, Type: body.Type, Labels: body.Labels})
 	if err != nil {
 		return Response{}, err

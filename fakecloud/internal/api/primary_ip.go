@@ -104,32 +104,30 @@ func primaryIPsByAddress(st *cloud.State, q url.Values) (ids []int64, ok bool) {
 func primaryIPRoutes() []Route {
 	return slices.Concat([]Route{
 		{http.MethodGet, "/primary_ips", "list_primary_ips", primaryIPs.list},
-		{http.MethodPost, "/primary_ips", "create_primary_ip", createPrimaryIP},
+		{http.MethodPost, "/primary_ips", "create_primary_ip", withBody(createPrimaryIP)},
 		{http.MethodGet, "/primary_ips/{id}", "get_primary_ip", primaryIPs.get},
-		{http.MethodPut, "/primary_ips/{id}", "update_primary_ip", updatePrimaryIP},
-		{http.MethodDelete, "/primary_ips/{id}", "delete_primary_ip", deletePrimaryIP},
-		{http.MethodPost, "/primary_ips/{id}/actions/assign", "assign_primary_ip", assignPrimaryIP},
-		{http.MethodPost, "/primary_ips/{id}/actions/unassign", "unassign_primary_ip", unassignPrimaryIP},
-		{http.MethodPost, "/primary_ips/{id}/actions/change_dns_ptr", "change_primary_ip_dns_ptr", changePrimaryIPDNSPtr},
+		{http.MethodPut, "/primary_ips/{id}", "update_primary_ip", withIDAndBody(cloud.KindPrimaryIP, updatePrimaryIP)},
+		{http.MethodDelete, "/primary_ips/{id}", "delete_primary_ip", withID(cloud.KindPrimaryIP, deletePrimaryIP)},
+		{http.MethodPost, "/primary_ips/{id}/actions/assign", "assign_primary_ip", withIDAndBody(cloud.KindPrimaryIP, assignPrimaryIP)},
+		{http.MethodPost, "/primary_ips/{id}/actions/unassign", "unassign_primary_ip",
+			startedOn(cloud.KindPrimaryIP, cloud.Project.UnassignPrimaryIP)},
+		{http.MethodPost, "/primary_ips/{id}/actions/change_dns_ptr", "change_primary_ip_dns_ptr",
+			withIDAndBody(cloud.KindPrimaryIP, changePrimaryIPDNSPtr)},
 		{http.MethodPost, "/primary_ips/{id}/actions/change_protection", "change_primary_ip_protection",
 			setProtection(cloud.KindPrimaryIP, cloud.Project.ChangePrimaryIPProtection)},
 	}, actionRoutesOf(primaryIPs))
 }
 
-func createPrimaryIP(r *Request) (Response, error) {
-	var body struct {
-		Name         string            `json:"name" check:"required,notblank"`
-		Type         string            `json:"type" check:"required,oneof=ipv4|ipv6"`
-		Location     bind.IDOrName     `json:"location"`
-		Datacenter   bind.IDOrName     `json:"datacenter" until:"2026-07-01"`
-		AssigneeType *string           `json:"assignee_type" check:"oneof=server"`
-		AssigneeID   *int64            `json:"assignee_id" check:"min=1"`
-		AutoDelete   bool              `json:"auto_delete"`
-		Labels       map[string]string `json:"labels"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func createPrimaryIP(r *Request, body struct {
+	Name         string            `json:"name" check:"required,notblank"`
+	Type         string            `json:"type" check:"required,oneof=ipv4|ipv6"`
+	Location     bind.IDOrName     `json:"location"`
+	Datacenter   bind.IDOrName     `json:"datacenter" until:"2026-07-01"`
+	AssigneeType *string           `json:"assignee_type" check:"oneof=server"`
+	AssigneeID   *int64            `json:"assignee_id" check:"min=1"`
+	AutoDelete   bool              `json:"auto_delete"`
+	Labels       map[string]string `json:"labels"`
+}) (Response, error) {
 	if body.AssigneeType == nil && r.date.Before(AssigneeTypeOptional) {
 		return Response{}, cloud.ErrField("assignee_type", "is required")
 	}
@@ -151,16 +149,11 @@ func createPrimaryIP(r *Request) (Response, error) {
 	return created(ip.ID, primaryIPs.part(r, st, ip.ID, ip), actionPart(st, action)), nil
 }
 
-func updatePrimaryIP(r *Request) (Response, error) {
-	var body struct {
-		Name       *string           `json:"name" check:"notblank"`
-		Labels     map[string]string `json:"labels"`
-		AutoDelete *bool             `json:"auto_delete"`
-	}
-	id, err := bindWithID(r, cloud.KindPrimaryIP, &body)
-	if err != nil {
-		return Response{}, err
-	}
+func updatePrimaryIP(r *Request, id int64, body struct {
+	Name       *string           `json:"name" check:"notblank"`
+	Labels     map[string]string `json:"labels"`
+	AutoDelete *bool             `json:"auto_delete"`
+}) (Response, error) {
 	st, err := r.Project.UpdatePrimaryIP(id, cloud.UpdatePrimaryIP{
 		UpdateResource: cloud.UpdateResource{Name: body.Name, Labels: body.Labels}, AutoDelete: body.AutoDelete,
 	})
@@ -170,45 +163,20 @@ func updatePrimaryIP(r *Request) (Response, error) {
 	return object(http.StatusOK, primaryIPs.part(r, st, id, nil)), nil
 }
 
-func deletePrimaryIP(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindPrimaryIP)
-	if err != nil {
-		return Response{}, err
-	}
+func deletePrimaryIP(r *Request, id int64) (Response, error) {
 	if err := r.Project.DeletePrimaryIP(id, r.date.Before(MustBeUnassigned)); err != nil {
 		return Response{}, err
 	}
 	return noContent(), nil
 }
 
-func assignPrimaryIP(r *Request) (Response, error) {
-	var body struct {
-		AssigneeType string `json:"assignee_type" check:"required,oneof=server"`
-		AssigneeID   int64  `json:"assignee_id" check:"required,min=1"`
-	}
-	id, err := bindWithID(r, cloud.KindPrimaryIP, &body)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.AssignPrimaryIP(id, body.AssigneeID)
-	return started(st, action, err)
+func assignPrimaryIP(r *Request, id int64, body struct {
+	AssigneeType string `json:"assignee_type" check:"required,oneof=server"`
+	AssigneeID   int64  `json:"assignee_id" check:"required,min=1"`
+}) (Response, error) {
+	return started(r.Project.AssignPrimaryIP(id, body.AssigneeID))
 }
 
-func unassignPrimaryIP(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindPrimaryIP)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.UnassignPrimaryIP(id)
-	return started(st, action, err)
-}
-
-func changePrimaryIPDNSPtr(r *Request) (Response, error) {
-	var body dnsPtrRequest
-	id, err := bindWithID(r, cloud.KindPrimaryIP, &body)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ChangePrimaryIPDNSPtr(id, body.change())
-	return started(st, action, err)
+func changePrimaryIPDNSPtr(r *Request, id int64, body dnsPtrRequest) (Response, error) {
+	return started(r.Project.ChangePrimaryIPDNSPtr(id, body.change()))
 }

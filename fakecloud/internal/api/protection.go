@@ -13,30 +13,18 @@ type protectionJSON struct {
 
 // changeProtection answers the action change_protection of such a resource, if the field delete is optional.
 func changeProtection(kind store.Kind, do func(cloud.Project, int64, *bool) (int64, *cloud.State, error)) func(*Request) (Response, error) {
-	return func(r *Request) (Response, error) {
-		var body struct {
-			Delete *bool `json:"delete"`
-		}
-		id, err := bindWithID(r, kind, &body)
-		if err != nil {
-			return Response{}, err
-		}
-		action, st, err := do(r.Project, id, body.Delete)
-		return started(st, action, err)
-	}
+	return withIDAndBody(kind, func(r *Request, id int64, body struct {
+		Delete *bool `json:"delete"`
+	}) (Response, error) {
+		return started(do(r.Project, id, body.Delete))
+	})
 }
 
 // setProtection answers the action change_protection of such a resource, if the field delete is required.
 func setProtection(kind store.Kind, do func(cloud.Project, int64, bool) (int64, *cloud.State, error)) func(*Request) (Response, error) {
-	return func(r *Request) (Response, error) {
-		var body struct {
-			Delete bool `json:"delete" check:"required"`
-		}
-		id, err := bindWithID(r, kind, &body)
-		if err != nil {
-			return Response{}, err
-		}
-		action, st, err := do(r.Project, id, body.Delete)
-		return started(st, action, err)
-	}
+	return withIDAndBody(kind, func(r *Request, id int64, body struct {
+		Delete bool `json:"delete" check:"required"`
+	}) (Response, error) {
+		return started(do(r.Project, id, body.Delete))
+	})
 }

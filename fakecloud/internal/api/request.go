@@ -164,6 +164,39 @@ func (r *Request) pathID(kind store.Kind, param string) (int64, error) {
 // cached reports whether the form of the request's date is in the caches. They have only the form of the API's own date.
 func (r *Request) cached() bool { return r.date == r.api.date }
 
+// withID returns the handler of an operation whose path has the id of a resource.
+func withID(kind store.Kind, handle func(*Request, int64) (Response, error)) func(*Request) (Response, error) {
+	return func(r *Request) (Response, error) {
+		id, err := r.ID(kind)
+		if err != nil {
+			return Response{}, err
+		}
+		return handle(r, id)
+	}
+}
+
+// withBody returns the handler of an operation whose request has a body: a struct with bind's tags.
+func withBody[B any](handle func(*Request, B) (Response, error)) func(*Request) (Response, error) {
+	return func(r *Request) (Response, error) {
+		var body B
+		if err := r.Bind(&body); err != nil {
+			return Response{}, err
+		}
+		return handle(r, body)
+	}
+}
+
+// withIDAndBody is withID and withBody.
+func withIDAndBody[B any](kind store.Kind, handle func(*Request, int64, B) (Response, error)) func(*Request) (Response, error) {
+	return withID(kind, func(r *Request, id int64) (Response, error) {
+		var body B
+		if err := r.Bind(&body); err != nil {
+			return Response{}, err
+		}
+		return handle(r, id, body)
+	})
+}
+
 // Bind decodes the body into out, a pointer to a struct with bind's tags.
 func (r *Request) Bind(out any) error {
 	pooled := bodies.Get().(*[]byte)

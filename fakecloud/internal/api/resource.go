@@ -270,34 +270,22 @@ type updateRequest struct {
 
 // update answers PUT /<resource>/{id} with an updateRequest.
 func (d *resource[T]) update(do func(cloud.Project, int64, cloud.UpdateResource) (*cloud.State, error)) func(*Request) (Response, error) {
-	return func(r *Request) (Response, error) {
-		id, err := r.ID(d.kind)
-		if err != nil {
-			return Response{}, err
-		}
-		var body updateRequest
-		if err := r.Bind(&body); err != nil {
-			return Response{}, err
-		}
+	return withIDAndBody(d.kind, func(r *Request, id int64, body updateRequest) (Response, error) {
 		st, err := do(r.Project, id, cloud.UpdateResource{Name: body.Name, Labels: body.Labels})
 		if err != nil {
 			return Response{}, err
 		}
 		var none T
 		return object(http.StatusOK, d.part(r, st, id, none)), nil
-	}
+	})
 }
 
 // remove answers DELETE /<resource>/{id} with 204.
 func (d *resource[T]) remove(do func(cloud.Project, int64) error) func(*Request) (Response, error) {
-	return func(r *Request) (Response, error) {
-		id, err := r.ID(d.kind)
-		if err != nil {
-			return Response{}, err
-		}
+	return withID(d.kind, func(r *Request, id int64) (Response, error) {
 		if err := do(r.Project, id); err != nil {
 			return Response{}, err
 		}
 		return noContent(), nil
-	}
+	})
 }

@@ -231,26 +231,18 @@ var serverStatuses = []string{
 func serverRoutes() []Route {
 	return slices.Concat([]Route{
 		{http.MethodGet, "/servers", "list_servers", servers.list},
-		{http.MethodPost, "/servers", "create_server", createServer},
+		{http.MethodPost, "/servers", "create_server", withBody(createServer)},
 		{http.MethodGet, "/servers/{id}", "get_server", servers.get},
-		{http.MethodPut, "/servers/{id}", "update_server", updateServer},
-		{http.MethodDelete, "/servers/{id}", "delete_server", deleteServer},
-		{http.MethodGet, "/servers/{id}/metrics", "get_server_metrics", getServerMetrics},
+		{http.MethodPut, "/servers/{id}", "update_server", withIDAndBody(cloud.KindServer, updateServer)},
+		{http.MethodDelete, "/servers/{id}", "delete_server", withID(cloud.KindServer, deleteServer)},
+		{http.MethodGet, "/servers/{id}/metrics", "get_server_metrics", withID(cloud.KindServer, getServerMetrics)},
 	}, actionRoutesOf(servers), serverActionRoutes(), serverNetworkRoutes())
 }
 
-func updateServer(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindServer)
-	if err != nil {
-		return Response{}, err
-	}
-	var body struct {
-		Name   *string           `json:"name" check:"hostname"`
-		Labels map[string]string `json:"labels"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func updateServer(r *Request, id int64, body struct {
+	Name   *string           `json:"name" check:"hostname"`
+	Labels map[string]string `json:"labels"`
+}) (Response, error) {
 	st, err := r.Project.UpdateServer(id, cloud.UpdateResource{Name: body.Name, Labels: body.Labels})
 	if err != nil {
 		return Response{}, err
@@ -259,11 +251,7 @@ func updateServer(r *Request) (Response, error) {
 }
 
 // deleteServer answers 200 with an action. Other deletions answer 204 or 201.
-func deleteServer(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindServer)
-	if err != nil {
-		return Response{}, err
-	}
+func deleteServer(r *Request, id int64) (Response, error) {
 	action, st, err := r.Project.DeleteServer(id)
 	if err != nil {
 		return Response{}, err

@@ -40,11 +40,7 @@ func deref[T any](p *T, otherwise T) T {
 	return *p
 }
 
-func createServer(r *Request) (Response, error) {
-	var body createServerRequest
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func createServer(r *Request, body createServerRequest) (Response, error) {
 	location, err := locationOf(r, body.Location, body.Datacenter)
 	if err != nil {
 		return Response{}, err

@@ -98,11 +98,7 @@ func metricsPart(r cloud.MetricRange, series []cloud.MetricSeries) Part {
 	return Part{Key: "metrics", JSON: marshal(out)}
 }
 
-func getServerMetrics(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindServer)
-	if err != nil {
-		return Response{}, err
-	}
+func getServerMetrics(r *Request, id int64) (Response, error) {
 	types, err := metricTypes(r.Query(), "cpu", "disk", "network")
 	if err != nil {
 		return Response{}, err

@@ -41,22 +41,18 @@ var sshKeys = &resource[*cloud.SSHKey]{
 func sshKeyRoutes() []Route {
 	return []Route{
 		{http.MethodGet, "/ssh_keys", "list_ssh_keys", sshKeys.list},
-		{http.MethodPost, "/ssh_keys", "create_ssh_key", createSSHKey},
+		{http.MethodPost, "/ssh_keys", "create_ssh_key", withBody(createSSHKey)},
 		{http.MethodGet, "/ssh_keys/{id}", "get_ssh_key", sshKeys.get},
 		{http.MethodPut, "/ssh_keys/{id}", "update_ssh_key", sshKeys.update(cloud.Project.UpdateSSHKey)},
 		{http.MethodDelete, "/ssh_keys/{id}", "delete_ssh_key", sshKeys.remove(cloud.Project.DeleteSSHKey)},
 	}
 }
 
-func createSSHKey(r *Request) (Response, error) {
-	var body struct {
-		Name      string            `json:"name" check:"required,notblank"`
-		PublicKey string            `json:"public_key" check:"required,notblank"`
-		Labels    map[string]string `json:"labels"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func createSSHKey(r *Request, body struct {
+	Name      string            `json:"name" check:"required,notblank"`
+	PublicKey string            `json:"public_key" check:"required,notblank"`
+	Labels    map[string]string `json:"labels"`
+}) (Response, error) {
 	key, st, err := r.Project.CreateSSHKey(cloud.CreateSSHKey{
 		Name: body.Name, PublicKey: body.PublicKey, Labels: body.Labels,
 	})

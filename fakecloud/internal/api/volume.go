@@ -48,31 +48,27 @@ var volumes = &resource[*cloud.Volume]{
 func volumeRoutes() []Route {
 	return slices.Concat([]Route{
 		{http.MethodGet, "/volumes", "list_volumes", volumes.list},
-		{http.MethodPost, "/volumes", "create_volume", createVolume},
+		{http.MethodPost, "/volumes", "create_volume", withBody(createVolume)},
 		{http.MethodGet, "/volumes/{id}", "get_volume", volumes.get},
 		{http.MethodPut, "/volumes/{id}", "update_volume", volumes.update(cloud.Project.UpdateVolume)},
 		{http.MethodDelete, "/volumes/{id}", "delete_volume", volumes.remove(cloud.Project.DeleteVolume)},
-		{http.MethodPost, "/volumes/{id}/actions/attach", "attach_volume", attachVolume},
-		{http.MethodPost, "/volumes/{id}/actions/detach", "detach_volume", detachVolume},
-		{http.MethodPost, "/volumes/{id}/actions/resize", "resize_volume", resizeVolume},
+		{http.MethodPost, "/volumes/{id}/actions/attach", "attach_volume", withIDAndBody(cloud.KindVolume, attachVolume)},
+		{http.MethodPost, "/volumes/{id}/actions/detach", "detach_volume", startedOn(cloud.KindVolume, cloud.Project.DetachVolume)},
+		{http.MethodPost, "/volumes/{id}/actions/resize", "resize_volume", withIDAndBody(cloud.KindVolume, resizeVolume)},
 		{http.MethodPost, "/volumes/{id}/actions/change_protection", "change_volume_protection",
 			changeProtection(cloud.KindVolume, cloud.Project.ChangeVolumeProtection)},
 	}, actionRoutesOf(volumes))
 }
 
-func createVolume(r *Request) (Response, error) {
-	var body struct {
-		Name      string            `json:"name" check:"required"`
-		Size      int               `json:"size" check:"required"`
-		Location  bind.IDOrName     `json:"location"`
-		Server    *int64            `json:"server" check:"min=1"`
-		Automount bool              `json:"automount"`
-		Format    string            `json:"format" check:"oneof=xfs|ext4"`
-		Labels    map[string]string `json:"labels"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func createVolume(r *Request, body struct {
+	Name      string            `json:"name" check:"required"`
+	Size      int               `json:"size" check:"required"`
+	Location  bind.IDOrName     `json:"location"`
+	Server    *int64            `json:"server" check:"min=1"`
+	Automount bool              `json:"automount"`
+	Format    string            `json:"format" check:"oneof=xfs|ext4"`
+	Labels    map[string]string `json:"labels"`
+}) (Response, error) {
 	out, st, err := r.Project.CreateVolume(cloud.CreateVolume{
 		Name: body.Name, Size: body.Size, Location: string(body.Location), Server: deref(body.Server, 0),
 		Automount: body.Automount, Format: body.Format, Labels: body.Labels,
@@ -84,36 +80,15 @@ func createVolume(r *Request) (Response, error) {
 		startedPart("next_actions", st, out.NextActions)), nil
 }
 
-func attachVolume(r *Request) (Response, error) {
-	var body struct {
-		Server    int64 `json:"server" check:"required,min=1"`
-		Automount bool  `json:"automount"` // see cloud.Volume
-	}
-	id, err := bindWithID(r, cloud.KindVolume, &body)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.AttachVolume(id, body.Server)
-	return started(st, action, err)
+func attachVolume(r *Request, id int64, body struct {
+	Server    int64 `json:"server" check:"required,min=1"`
+	Automount bool  `json:"automount"` // see cloud.Volume
+}) (Response, error) {
+	return started(r.Project.AttachVolume(id, body.Server))
 }
 
-func detachVolume(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindVolume)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.DetachVolume(id)
-	return started(st, action, err)
-}
-
-func resizeVolume(r *Request) (Response, error) {
-	var body struct {
-		Size int `json:"size" check:"required"`
-	}
-	id, err := bindWithID(r, cloud.KindVolume, &body)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ResizeVolume(id, body.Size)
-	return started(st, action, err)
+func resizeVolume(r *Request, id int64, body struct {
+	Size int `json:"size" check:"required"`
+}) (Response, error) {
+	return started(r.Project.ResizeVolume(id, body.Size))
 }

@@ -72,18 +72,18 @@ func zoneRoutes() []Route {
 	one := zones.path()
 	return slices.Concat([]Route{
 		{http.MethodGet, "/zones", "list_zones", zones.list},
-		{http.MethodPost, "/zones", "create_zone", createZone},
+		{http.MethodPost, "/zones", "create_zone", withBody(createZone)},
 		{http.MethodGet, one, "get_zone", zones.get},
-		{http.MethodPut, one, "update_zone", updateZone},
+		{http.MethodPut, one, "update_zone", withBody(updateZone)},
 		{http.MethodDelete, one, "delete_zone", func(r *Request) (Response, error) {
-			action, st, err := r.Project.DeleteZone(r.zone())
-			return started(st, action, err)
+			return started(r.Project.DeleteZone(r.zone()))
 		}},
 		{http.MethodGet, one + "/zonefile", "get_zone_zonefile", exportZonefile},
-		{http.MethodPost, one + "/actions/change_primary_nameservers", "change_zone_primary_nameservers", changePrimaryNameservers},
-		{http.MethodPost, one + "/actions/change_protection", "change_zone_protection", changeZoneProtection},
-		{http.MethodPost, one + "/actions/change_ttl", "change_zone_ttl", changeZoneTTL},
-		{http.MethodPost, one + "/actions/import_zonefile", "import_zone_zonefile", importZonefile},
+		{http.MethodPost, one + "/actions/change_primary_nameservers", "change_zone_primary_nameservers",
+			withBody(changePrimaryNameservers)},
+		{http.MethodPost, one + "/actions/change_protection", "change_zone_protection", withBody(changeZoneProtection)},
+		{http.MethodPost, one + "/actions/change_ttl", "change_zone_ttl", withBody(changeZoneTTL)},
+		{http.MethodPost, one + "/actions/import_zonefile", "import_zone_zonefile", withBody(importZonefile)},
 	}, rrsetRoutes(), actionRoutesOf(zones))
 }
 
@@ -106,19 +106,15 @@ func nameserversOf(requests []nameserverRequest) []cloud.PrimaryNameserver {
 	return all
 }
 
-func createZone(r *Request) (Response, error) {
-	var body struct {
-		Name               string              `json:"name" check:"required"`
-		Mode               string              `json:"mode" check:"required,oneof=primary|secondary"`
-		TTL                *int                `json:"ttl" check:"min=60,max=2147483647"`
-		Labels             map[string]string   `json:"labels"`
-		PrimaryNameservers []nameserverRequest `json:"primary_nameservers"`
-		RRSets             []rrsetRequest      `json:"rrsets"`
-		Zonefile           string              `json:"zonefile" check:"len=0:1048576"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func createZone(r *Request, body struct {
+	Name               string              `json:"name" check:"required"`
+	Mode               string              `json:"mode" check:"required,oneof=primary|secondary"`
+	TTL                *int                `json:"ttl" check:"min=60,max=2147483647"`
+	Labels             map[string]string   `json:"labels"`
+	PrimaryNameservers []nameserverRequest `json:"primary_nameservers"`
+	RRSets             []rrsetRequest      `json:"rrsets"`
+	Zonefile           string              `json:"zonefile" check:"len=0:1048576"`
+}) (Response, error) {
 	in := cloud.CreateZone{
 		Name: body.Name, Mode: body.Mode, TTL: deref(body.TTL, 0), Labels: body.Labels,
 		PrimaryNameservers: nameserversOf(body.PrimaryNameservers), Zonefile: body.Zonefile,
@@ -133,13 +129,9 @@ func createZone(r *Request) (Response, error) {
 	return created(z.ID, zones.part(r, st, z.ID, z), actionPart(st, action)), nil
 }
 
-func updateZone(r *Request) (Response, error) {
-	var body struct {
-		Labels map[string]string `json:"labels"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func updateZone(r *Request, body struct {
+	Labels map[string]string `json:"labels"`
+}) (Response, error) {
 	st, err := r.Project.UpdateZone(r.zone(), body.Labels)
 	if err != nil {
 		return Response{}, err
@@ -163,46 +155,26 @@ func exportZonefile(r *Request) (Response, error) {
 	return object(http.StatusOK, Part{Key: "zonefile", JSON: marshal(text)}), nil
 }
 
-func changePrimaryNameservers(r *Request) (Response, error) {
-	var body struct {
-		PrimaryNameservers []nameserverRequest `json:"primary_nameservers" check:"required"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ChangePrimaryNameservers(r.zone(), nameserversOf(body.PrimaryNameservers))
-	return started(st, action, err)
+func changePrimaryNameservers(r *Request, body struct {
+	PrimaryNameservers []nameserverRequest `json:"primary_nameservers" check:"required"`
+}) (Response, error) {
+	return started(r.Project.ChangePrimaryNameservers(r.zone(), nameserversOf(body.PrimaryNameservers)))
 }
 
-func changeZoneProtection(r *Request) (Response, error) {
-	var body struct {
-		Delete *bool `json:"delete"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ChangeZoneProtection(r.zone(), body.Delete)
-	return started(st, action, err)
+func changeZoneProtection(r *Request, body struct {
+	Delete *bool `json:"delete"`
+}) (Response, error) {
+	return started(r.Project.ChangeZoneProtection(r.zone(), body.Delete))
 }
 
-func changeZoneTTL(r *Request) (Response, error) {
-	var body struct {
-		TTL int `json:"ttl" check:"required,min=60,max=2147483647"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ChangeZoneTTL(r.zone(), body.TTL)
-	return started(st, action, err)
+func changeZoneTTL(r *Request, body struct {
+	TTL int `json:"ttl" check:"required,min=60,max=2147483647"`
+}) (Response, error) {
+	return started(r.Project.ChangeZoneTTL(r.zone(), body.TTL))
 }
 
-func importZonefile(r *Request) (Response, error) {
-	var body struct {
-		Zonefile string `json:"zonefile" check:"required,len=0:1048576"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ImportZonefile(r.zone(), body.Zonefile)
-	return started(st, action, err)
+func importZonefile(r *Request, body struct {
+	Zonefile string `json:"zonefile" check:"required,len=0:1048576"`
+}) (Response, error) {
+	return started(r.Project.ImportZonefile(r.zone(), body.Zonefile))
 }

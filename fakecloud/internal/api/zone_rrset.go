@@ -80,17 +80,16 @@ func rrsetRoutes() []Route {
 	one := all + "/{rr_name}/{rr_type}"
 	return []Route{
 		{http.MethodGet, all, "list_zone_rrsets", listRRSets},
-		{http.MethodPost, all, "create_zone_rrset", createRRSet},
+		{http.MethodPost, all, "create_zone_rrset", withBody(createRRSet)},
 		{http.MethodGet, one, "get_zone_rrset", getRRSet},
-		{http.MethodPut, one, "update_zone_rrset", updateRRSet},
+		{http.MethodPut, one, "update_zone_rrset", withBody(updateRRSet)},
 		{http.MethodDelete, one, "delete_zone_rrset", func(r *Request) (Response, error) {
-			action, st, err := r.Project.DeleteRRSet(r.zone(), r.rrName(), r.rrType())
-			return started(st, action, err)
+			return started(r.Project.DeleteRRSet(r.zone(), r.rrName(), r.rrType()))
 		}},
-		{http.MethodPost, one + "/actions/change_protection", "change_zone_rrset_protection", changeRRSetProtection},
-		{http.MethodPost, one + "/actions/change_ttl", "change_zone_rrset_ttl", changeRRSetTTL},
+		{http.MethodPost, one + "/actions/change_protection", "change_zone_rrset_protection", withBody(changeRRSetProtection)},
+		{http.MethodPost, one + "/actions/change_ttl", "change_zone_rrset_ttl", withBody(changeRRSetTTL)},
 		{http.MethodPost, one + "/actions/set_records", "set_zone_rrset_records", changeRecords[recordJSON](cloud.Project.SetRecords)},
-		{http.MethodPost, one + "/actions/add_records", "add_zone_rrset_records", addRecords},
+		{http.MethodPost, one + "/actions/add_records", "add_zone_rrset_records", withBody(addRecords)},
 		{http.MethodPost, one + "/actions/remove_records", "remove_zone_rrset_records",
 			changeRecords[recordJSON](cloud.Project.RemoveRecords)},
 		{http.MethodPost, one + "/actions/update_records", "update_zone_rrset_records", updateRecords},
@@ -171,11 +170,7 @@ func getRRSet(r *Request) (Response, error) {
 	return object(http.StatusOK, part), nil
 }
 
-func createRRSet(r *Request) (Response, error) {
-	var body rrsetRequest
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func createRRSet(r *Request, body rrsetRequest) (Response, error) {
 	action, st, err := r.Project.CreateRRSet(r.zone(), body.input())
 	if err != nil {
 		return Response{}, err
@@ -184,14 +179,10 @@ func createRRSet(r *Request) (Response, error) {
 	return startedWith(st, action, err, part)
 }
 
-func updateRRSet(r *Request) (Response, error) {
-	var body struct {
-		Labels  map[string]string      `json:"labels"`
-		Records bind.Opt[[]recordJSON] `json:"records"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func updateRRSet(r *Request, body struct {
+	Labels  map[string]string      `json:"labels"`
+	Records bind.Opt[[]recordJSON] `json:"records"`
+}) (Response, error) {
 	// An error, because many clients expect this to change the records. null counts as absent, as for all fields.
 	if body.Records.Present && !body.Records.Null {
 		err := cloud.ErrInvalidInput() // without details (ddclient issue 871, opnsense/plugins issue 5243)
@@ -209,44 +200,29 @@ func updateRRSet(r *Request) (Response, error) {
 	return object(http.StatusOK, part), nil
 }
 
-func changeRRSetProtection(r *Request) (Response, error) {
-	var body struct {
-		Change bool `json:"change" check:"required"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ChangeRRSetProtection(r.zone(), r.rrName(), r.rrType(), body.Change)
-	return started(st, action, err)
+func changeRRSetProtection(r *Request, body struct {
+	Change bool `json:"change" check:"required"`
+}) (Response, error) {
+	return started(r.Project.ChangeRRSetProtection(r.zone(), r.rrName(), r.rrType(), body.Change))
 }
 
-func changeRRSetTTL(r *Request) (Response, error) {
-	var body struct {
-		TTL bind.Opt[int] `json:"ttl" check:"min=60,max=2147483647"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
+func changeRRSetTTL(r *Request, body struct {
+	TTL bind.Opt[int] `json:"ttl" check:"min=60,max=2147483647"`
+}) (Response, error) {
 	if !body.TTL.Present {
 		return Response{}, cloud.ErrField("ttl", "is required; null is the TTL of the zone")
 	}
-	action, st, err := r.Project.ChangeRRSetTTL(r.zone(), r.rrName(), r.rrType(), body.TTL.Ptr())
-	return started(st, action, err)
+	return started(r.Project.ChangeRRSetTTL(r.zone(), r.rrName(), r.rrType(), body.TTL.Ptr()))
 }
 
 // changeRecords answers the actions that take a list of records.
 func changeRecords[R recordJSON | commentedRecord](do func(cloud.Project, string, string, string, []dns.Record) (int64, *cloud.State,
 	error)) func(*Request) (Response, error) {
-	return func(r *Request) (Response, error) {
-		var body struct {
-			Records []R `json:"records" check:"required,len=1:50"`
-		}
-		if err := r.Bind(&body); err != nil {
-			return Response{}, err
-		}
-		action, st, err := do(r.Project, r.zone(), r.rrName(), r.rrType(), recordsOf(body.Records))
-		return started(st, action, err)
-	}
+	return withBody(func(r *Request, body struct {
+		Records []R `json:"records" check:"required,len=1:50"`
+	}) (Response, error) {
+		return started(do(r.Project, r.zone(), r.rrName(), r.rrType(), recordsOf(body.Records)))
+	})
 }
 
 // updateRecords answers with 200, unlike all other actions (API document, update_zone_rrset_records).
@@ -258,14 +234,9 @@ func updateRecords(r *Request) (Response, error) {
 	return resp, err
 }
 
-func addRecords(r *Request) (Response, error) {
-	var body struct {
-		TTL     *int         `json:"ttl" check:"min=60,max=2147483647"`
-		Records []recordJSON `json:"records" check:"required,len=1:50"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.AddRecords(r.zone(), r.rrName(), r.rrType(), body.TTL, recordsOf(body.Records))
-	return started(st, action, err)
+func addRecords(r *Request, body struct {
+	TTL     *int         `json:"ttl" check:"min=60,max=2147483647"`
+	Records []recordJSON `json:"records" check:"required,len=1:50"`
+}) (Response, error) {
+	return started(r.Project.AddRecords(r.zone(), r.rrName(), r.rrType(), body.TTL, recordsOf(body.Records)))
 }

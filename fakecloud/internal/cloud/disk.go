@@ -13,6 +13,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/strictjson"
 )
 
 // Disk keeps what a cloud has, so that the next one continues where it was. It is a map from keys to values. fakecloud.Disk is the same.
@@ -90,7 +91,7 @@ func (c *Cloud) ReadDisk(d Disk) (*Snapshot, error) {
 	err := readAhead(d, func(e *diskEntry) error {
 		if e.Kind == lineMachine {
 			machine = &savedMachine{}
-			return decodeStrictly(e.Data, machine)
+			return strictjson.Decode(e.Data, machine)
 		}
 		err := e.err
 		if err == nil {

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/ecdsa"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/strictjson"
 )
 
 // Snapshot is the content of a snapshot, for [Cloud.Restore].
@@ -82,22 +82,9 @@ func (c *Cloud) newLoader() *loader {
 	}
 }
 
-// decodeStrictly decodes JSON. It returns an error for a field that does not exist.
-func decodeStrictly(data []byte, to any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
-		return err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("has more than one JSON value")
-	}
-	return nil
-}
-
 func (l *loader) line(n int, text []byte) error {
 	var line SnapshotLine
-	if err := decodeStrictly(text, &line); err != nil {
+	if err := strictjson.Decode(text, &line); err != nil {
 		return fmt.Errorf("not a line of a snapshot: %w", err)
 	}
 	if (n == 1) != (line.Kind == lineCloud) {
@@ -123,7 +110,7 @@ func (l *loader) entry(line SnapshotLine) error {
 	}
 	if i := place(store.Kind(line.Kind)); i >= 0 {
 		return l.inProject(func(data []byte) error {
-			put, err := codecs[resources[i].kind].decode(data, decodeStrictly)
+			put, err := codecs[resources[i].kind].decode(data, strictjson.Decode)
 			if err == nil {
 				err = put(l, resources[i].table(l.tx.State))
 			}
@@ -166,7 +153,7 @@ func (l *loader) inProject(load func([]byte) error, line SnapshotLine) error {
 
 func decodeTo[T any](data []byte, take func(*T) error) error {
 	var v T
-	if err := decodeStrictly(data, &v); err != nil {
+	if err := strictjson.Decode(data, &v); err != nil {
 		return err
 	}
 	return take(&v)
@@ -303,7 +290,7 @@ func (s *savedWork) load() (any, error) {
 		return nil, fmt.Errorf("type %.64q: must be one of %v", s.Type, slices.Sorted(maps.Keys(workTypes())))
 	}
 	v := reflect.New(t)
-	if err := decodeStrictly(s.Args, v.Interface()); err != nil {
+	if err := strictjson.Decode(s.Args, v.Interface()); err != nil {
 		return nil, fmt.Errorf("args of %s: %w", s.Type, err)
 	}
 	return v.Elem().Interface(), nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/strictjson"
 )
 
 // codecs has a line for each kind of resources.
@@ -313,7 +314,7 @@ func (lb *LoadBalancer) checkSaved() error {
 // UnmarshalJSON is the opposite of MarshalJSON.
 func (s *Selected) UnmarshalJSON(data []byte) error {
 	var all []*LoadBalancerTarget
-	if err := decodeStrictly(data, &all); err != nil {
+	if err := strictjson.Decode(data, &all); err != nil {
 		return err
 	}
 	*s = Selected{}

@@ -11,20 +11,12 @@ func getCatalogue(c *Controller, _ *http.Request) (any, error) {
 	return map[string]any{"time": c.Cloud.Now(), "server_types": c.API.ServerTypes()}, nil
 }
 
-func addServerType(c *Controller, r *http.Request) (any, error) {
-	var in catalogue.NewServerType
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
+func addServerType(c *Controller, _ *http.Request, in catalogue.NewServerType) (any, error) {
 	return done, c.Cloud.AddServerType(in)
 }
 
 // offerServerType changes a server type in the location of the path, or in all if the path has none.
-func offerServerType(c *Controller, r *http.Request) (any, error) {
-	var in catalogue.Offer
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
+func offerServerType(c *Controller, r *http.Request, in catalogue.Offer) (any, error) {
 	return done, c.Cloud.OfferServerType(pathParam(r, "type"), pathParam(r, "location"), in)
 }
 
@@ -41,13 +33,9 @@ func getLimits(c *Controller, r *http.Request) (any, error) {
 	return c.Limits(id)
 }
 
-func setLimits(c *Controller, r *http.Request) (any, error) {
+func setLimits(c *Controller, r *http.Request, limits map[string]int) (any, error) {
 	id, err := idParam(r, "project")
 	if err != nil {
-		return nil, err
-	}
-	var limits map[string]int
-	if err := decode(r, &limits); err != nil {
 		return nil, err
 	}
 	if limits == nil {

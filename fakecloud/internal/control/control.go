@@ -72,59 +72,49 @@ func (c *Controller) Fork(f *cloud.Cloud, a *api.API, j *requestlog.Log) *Contro
 	return fork
 }
 
-// The parts of the cloud that Reset resets.
-const (
-	ResetResources = "resources"
-	ResetJournal   = "journal"
-	ResetFaults    = "faults"
-	ResetRateLimit = "rate_limit"
-	ResetCatalogue = "catalogue"
-	ResetLimits    = "limits"
-	ResetScenarios = "scenarios"
-)
+// part is a part of the cloud that a reset resets.
+type part struct {
+	name  string
+	reset func()
+}
 
-var resetParts = []string{
-	ResetResources, ResetJournal, ResetFaults, ResetRateLimit, ResetCatalogue, ResetLimits, ResetScenarios,
+// parts lists the parts of the whole cloud in the order of a reset.
+func (c *Controller) parts() []part {
+	return []part{
+		{"scenarios", c.Cloud.EndScenarios},
+		// Before the resources, so that no rule takes a client's next request.
+		{"faults", func() { _ = c.API.Faults().Clear(context.Background()) }}, // returns no error
+		{"resources", c.Cloud.Reset},
+		{"catalogue", c.Cloud.ResetCatalogue},
+		{"limits", c.Cloud.ResetLimits},
+		{"rate_limit", func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.API.SetRateLimit(c.rateLimit)
+		}},
+		{"journal", func() { _ = c.Journal.Reset(context.Background()) }}, // returns no error
+	}
 }
 
 // Reset ends all scenarios, removes all resources, actions and fault rules, empties the journal, fills the rate limits, and restores the
 // catalogue and the limits of projects that the cloud began with, except for the parts in keep. Projects, tokens, the clock and the
 // duration of actions stay.
-func (c *Controller) Reset(keep ...string) error {
-	if err := checkParts(keep); err != nil {
-		return err
-	}
-	if !slices.Contains(keep, ResetScenarios) {
-		c.Cloud.EndScenarios()
-	}
-	// Faults first, so that no rule takes a client's next request.
-	if !slices.Contains(keep, ResetFaults) {
-		_ = c.API.Faults().Clear(context.Background()) // returns no error
-	}
-	if !slices.Contains(keep, ResetResources) {
-		c.Cloud.Reset()
-	}
-	if !slices.Contains(keep, ResetCatalogue) {
-		c.Cloud.ResetCatalogue()
-	}
-	if !slices.Contains(keep, ResetLimits) {
-		c.Cloud.ResetLimits()
-	}
-	if !slices.Contains(keep, ResetRateLimit) {
-		c.mu.Lock()
-		c.API.SetRateLimit(c.rateLimit)
-		c.mu.Unlock()
-	}
-	if !slices.Contains(keep, ResetJournal) {
-		_ = c.Journal.Reset(context.Background()) // returns no error
-	}
-	return nil
-}
+func (c *Controller) Reset(keep ...string) error { return c.reset(c.parts(), keep) }
 
-func checkParts(keep []string) error {
+// reset resets parts, except for those in keep.
+func (c *Controller) reset(some []part, keep []string) error {
+	var names []string
+	for _, p := range c.parts() {
+		names = append(names, p.name)
+	}
 	for _, k := range keep {
-		if !slices.Contains(resetParts, k) {
-			return fmt.Errorf("keep: unknown part %.64q: must be one of %s", k, strings.Join(resetParts, ", "))
+		if !slices.Contains(names, k) {
+			return fmt.Errorf("keep: unknown part %.64q: must be one of %s", k, strings.Join(names, ", "))
+		}
+	}
+	for _, p := range some {
+		if !slices.Contains(keep, p.name) {
+			p.reset()
 		}
 	}
 	return nil

@@ -1,11 +1,8 @@
 package control
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -21,18 +18,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-func strict(body []byte, out any) error {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(out); err != nil {
-		return fmt.Errorf("body: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("body: must be one JSON value, but more follows")
-	}
-	return nil
-}
-
 var done = map[string]any{}
 
 func health(*Controller, *http.Request) (any, error) { return map[string]string{"status": "ok"}, nil }
@@ -44,22 +29,12 @@ func ready(c *Controller, _ *http.Request) (any, error) {
 	return map[string]string{"status": "ready"}, nil
 }
 
-func reset(c *Controller, r *http.Request) (any, error) {
-	keep, err := keepOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return done, c.Reset(keep...)
+// kept are the parts that a reset keeps.
+type kept struct {
+	Keep []string `json:"keep"`
 }
 
-// keepOf returns the parts that a reset keeps.
-func keepOf(r *http.Request) ([]string, error) {
-	var in struct {
-		Keep []string `json:"keep"`
-	}
-	err := decode(r, &in)
-	return in.Keep, err
-}
+func reset(c *Controller, _ *http.Request, in kept) (any, error) { return done, c.Reset(in.Keep...) }
 
 func state(c *Controller, r *http.Request) (any, error) {
 	sel, err := parseSelection(c.kinds(), r.URL.Query())
@@ -162,16 +137,8 @@ func listFaults(c *Controller, r *http.Request) (any, error) {
 	return map[string]any{"faults": rules}, err
 }
 
-func addFault(c *Controller, r *http.Request) (any, error) {
-	body, err := readBody(r)
-	if err != nil {
-		return nil, err
-	}
-	rule, err := faults.Parse(body)
-	if err != nil {
-		return nil, err
-	}
-	rule, err = c.API.Faults().Add(r.Context(), rule)
+func addFault(c *Controller, r *http.Request, rule fault.Rule) (any, error) {
+	rule, err := c.API.Faults().Add(r.Context(), rule)
 	if err != nil {
 		return nil, err
 	}
@@ -233,13 +200,9 @@ func getClock(c *Controller, _ *http.Request) (any, error) {
 	return clockJSON{c.Cloud.Now(), c.Speed()}, nil
 }
 
-func stepClock(c *Controller, r *http.Request) (any, error) {
-	var in struct {
-		By *fault.Duration `json:"by"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
+func stepClock(c *Controller, r *http.Request, in struct {
+	By *fault.Duration `json:"by"`
+}) (any, error) {
 	if in.By == nil {
 		return nil, errors.New(`by: is required, such as {"by": "30s"}`)
 	}
@@ -249,13 +212,9 @@ func stepClock(c *Controller, r *http.Request) (any, error) {
 	return getClock(c, r)
 }
 
-func setSpeed(c *Controller, r *http.Request) (any, error) {
-	var in struct {
-		Speed *float64 `json:"speed"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
+func setSpeed(c *Controller, r *http.Request, in struct {
+	Speed *float64 `json:"speed"`
+}) (any, error) {
 	if in.Speed == nil {
 		return nil, errors.New(`speed: is required, such as {"speed": 10}`)
 	}
@@ -269,13 +228,9 @@ func getProfile(c *Controller, _ *http.Request) (any, error) {
 	return map[string]string{"actions": c.Profile()}, nil
 }
 
-func setProfile(c *Controller, r *http.Request) (any, error) {
-	var in struct {
-		Actions string `json:"actions"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
+func setProfile(c *Controller, r *http.Request, in struct {
+	Actions string `json:"actions"`
+}) (any, error) {
 	if err := c.SetProfile(in.Actions); err != nil {
 		return nil, err
 	}
@@ -305,13 +260,9 @@ func resumeActions(c *Controller, _ *http.Request) (any, error) {
 	return map[string]int{"resumed": c.Cloud.ResumeActions()}, nil
 }
 
-func reportServerUsage(c *Controller, r *http.Request) (any, error) {
+func reportServerUsage(c *Controller, r *http.Request, in hypervisor.Usage) (any, error) {
 	server, err := idParam(r, "server")
 	if err != nil {
-		return nil, err
-	}
-	var in hypervisor.Usage
-	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
 	return done, c.ReportServerUsage(server, in)
@@ -321,13 +272,9 @@ func getRateLimit(c *Controller, _ *http.Request) (any, error) {
 	return map[string]int{"limit": c.RateLimit()}, nil
 }
 
-func setRateLimit(c *Controller, r *http.Request) (any, error) {
-	var in struct {
-		Limit *int `json:"limit"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
+func setRateLimit(c *Controller, r *http.Request, in struct {
+	Limit *int `json:"limit"`
+}) (any, error) {
 	if in.Limit == nil {
 		return nil, errors.New(`limit: is required, such as {"limit": 3600}; 0 means no limit`)
 	}

@@ -108,13 +108,9 @@ func idParam(r *http.Request, name string) (int64, error) {
 	return id, nil
 }
 
-func completeTask(c *Controller, r *http.Request) (any, error) {
+func completeTask(c *Controller, r *http.Request, in wire.CompleteRequest) (any, error) {
 	action, err := idParam(r, "action")
 	if err != nil {
-		return nil, err
-	}
-	var in wire.CompleteRequest
-	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
 	var failure error
@@ -124,13 +120,9 @@ func completeTask(c *Controller, r *http.Request) (any, error) {
 	return done, c.Cloud.CompleteTask(chi.URLParam(r, "hypervisor"), action, failure)
 }
 
-func reportGuest(c *Controller, r *http.Request) (any, error) {
+func reportGuest(c *Controller, r *http.Request, in wire.ReportRequest) (any, error) {
 	server, err := idParam(r, "server")
 	if err != nil {
-		return nil, err
-	}
-	var in wire.ReportRequest
-	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
 	if in.Running == nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/go-chi/chi/v5"
 
@@ -14,28 +13,17 @@ import (
 // ResetProject is Reset for one project: the fault rules are those that select it by its id, and the entries of the journal are its
 // own. The catalogue, which all projects share, stays.
 func (c *Controller) ResetProject(id int64, keep ...string) error {
-	if err := checkParts(keep); err != nil {
-		return err
-	}
 	p, ok := c.Cloud.Project(id)
 	if !ok {
 		return noProject(id)
 	}
-	for _, part := range []struct {
-		name  string
-		reset func()
-	}{
-		{ResetFaults, func() { c.API.Faults().Forget(id) }}, // first, so that no rule takes a client's next request
-		{ResetResources, p.Reset},
-		{ResetRateLimit, func() { c.API.FillRateLimit(id) }},
-		{ResetJournal, func() { c.Journal.Forget(id) }},
-		{ResetLimits, p.ResetLimits},
-	} {
-		if !slices.Contains(keep, part.name) {
-			part.reset()
-		}
-	}
-	return nil
+	return c.reset([]part{
+		{"faults", func() { c.API.Faults().Forget(id) }}, // first, so that no rule takes a client's next request
+		{"resources", p.Reset},
+		{"rate_limit", func() { c.API.FillRateLimit(id) }},
+		{"journal", func() { c.Journal.Forget(id) }},
+		{"limits", p.ResetLimits},
+	}, keep)
 }
 
 // DropProject removes a project with its tokens, all that it owns, and the fault rules that select it by its id. Its id is not
@@ -83,14 +71,10 @@ func listProjects(c *Controller, _ *http.Request) (any, error) {
 	return map[string]any{"projects": out}, nil
 }
 
-func addProject(c *Controller, r *http.Request) (any, error) {
-	var in struct {
-		Name  string `json:"name"`
-		Token string `json:"token"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
+func addProject(c *Controller, _ *http.Request, in struct {
+	Name  string `json:"name"`
+	Token string `json:"token"`
+}) (any, error) {
 	if in.Token != "" {
 		if err := cloud.CheckToken(in.Token); err != nil {
 			return nil, err
@@ -110,15 +94,11 @@ func addProject(c *Controller, r *http.Request) (any, error) {
 	return map[string]any{"project": projectJSON{ID: p.ID(), Name: p.Name(), Token: token}}, nil
 }
 
-func addToken(c *Controller, r *http.Request) (any, error) {
-	var in struct {
-		Project  int64  `json:"project"`
-		Token    string `json:"token"`
-		ReadOnly bool   `json:"read_only"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
+func addToken(c *Controller, _ *http.Request, in struct {
+	Project  int64  `json:"project"`
+	Token    string `json:"token"`
+	ReadOnly bool   `json:"read_only"`
+}) (any, error) {
 	token, err := c.AddToken(in.Project, in.Token, in.ReadOnly)
 	if err != nil {
 		return nil, err
@@ -126,16 +106,12 @@ func addToken(c *Controller, r *http.Request) (any, error) {
 	return map[string]any{"token": token, "project": in.Project, "read_only": in.ReadOnly}, nil
 }
 
-func resetProject(c *Controller, r *http.Request) (any, error) {
+func resetProject(c *Controller, r *http.Request, in kept) (any, error) {
 	id, err := idParam(r, "project")
 	if err != nil {
 		return nil, err
 	}
-	keep, err := keepOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return done, c.ResetProject(id, keep...)
+	return done, c.ResetProject(id, in.Keep...)
 }
 
 func dropProject(c *Controller, r *http.Request) (any, error) {
@@ -154,13 +130,9 @@ func getToken(c *Controller, r *http.Request) (any, error) {
 	return map[string]any{"project": jsonOf(p)}, nil
 }
 
-func setTokenDate(c *Controller, r *http.Request) (any, error) {
-	var in struct {
-		APIDate *string `json:"api_date"`
-	}
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
+func setTokenDate(c *Controller, r *http.Request, in struct {
+	APIDate *string `json:"api_date"`
+}) (any, error) {
 	if in.APIDate == nil {
 		return nil, errors.New(`api_date: is required, such as {"api_date": "2026-06-01"}; "" is the cloud's`)
 	}

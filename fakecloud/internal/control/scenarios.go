@@ -81,11 +81,7 @@ func listScenarios(c *Controller, r *http.Request) (any, error) {
 }
 
 // startScenario does not read files of this machine: a request has the text of a file.
-func startScenario(c *Controller, r *http.Request) (any, error) {
-	var in wire.ScenarioStart
-	if err := decode(r, &in); err != nil {
-		return nil, err
-	}
+func startScenario(c *Controller, _ *http.Request, in wire.ScenarioStart) (any, error) {
 	if in.Scenario == "" {
 		return nil, errors.New(`scenario: is required, such as {"scenario": "sold-out=cx23@fsn1"}; GET /scenarios lists them`)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control/page"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/strictjson"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
@@ -41,7 +42,7 @@ func Endpoints() []Endpoint {
 		{Method: "GET", Path: "/ready", Summary: "200 when the API can be used, 503 before", handle: ready},
 		{Method: "POST", Path: "/reset",
 			Summary: `reset resources, journal, faults, rate limits, catalogue, limits and scenarios; {"keep": ["journal"]} keeps some of them`,
-			handle:  reset},
+			handle:  body(reset)},
 		{Method: "GET", Path: "/state", Summary: "all resources of all projects, in the API's JSON; ?project=1&kind=server selects",
 			handle: state},
 		{Method: "GET", Path: "/events", Summary: "a stream of the changes of resources: JSON lines, or server-sent events for Accept: " +
@@ -59,7 +60,7 @@ func Endpoints() []Endpoint {
 		{Method: "DELETE", Path: "/journal", Summary: "empty the journal", handle: deleteJournal},
 		{Method: "GET", Path: "/faults", Summary: "the fault rules, and how many requests each has selected and taken", handle: listFaults},
 		{Method: "POST", Path: "/faults",
-			Summary: `add a fault rule: {"method": "POST", "route": "/servers", "first": 2, "effect": {"kind": "api_error", "code": "conflict"}}`, handle: addFault},
+			Summary: `add a fault rule: {"method": "POST", "route": "/servers", "first": 2, "effect": {"kind": "api_error", "code": "conflict"}}`, handle: body(addFault)},
 		{Method: "GET", Path: "/faults/{name}", Summary: "one fault rule", handle: getFault},
 		{Method: "GET", Path: "/faults/{name}/await",
 			Summary: "wait until the fault rule has been applied n= times (default 1) in all; 504 after timeout= (default 30s) of the " +
@@ -75,8 +76,8 @@ func Endpoints() []Endpoint {
 		{Method: "GET", Path: "/error_codes", Summary: "error codes for fault rules, with their HTTP status", handle: listCodes},
 		{Method: "GET", Path: "/clock", Summary: "the cloud's time and speed", handle: getClock},
 		{Method: "POST", Path: "/clock/step",
-			Summary: `move the clock forward: {"by": "30s"}; when this answers, the cloud has done what became due`, handle: stepClock},
-		{Method: "PUT", Path: "/clock/speed", Summary: `make the clock run faster or slower: {"speed": 10}; 0 stops it`, handle: setSpeed},
+			Summary: `move the clock forward: {"by": "30s"}; when this answers, the cloud has done what became due`, handle: body(stepClock)},
+		{Method: "PUT", Path: "/clock/speed", Summary: `make the clock run faster or slower: {"speed": 10}; 0 stops it`, handle: body(setSpeed)},
 		{Method: "GET", Path: "/timeline", Summary: "what is due later, and for which resources, in the order in which it happens; " +
 			"limit= shows the next ones only", handle: timeline},
 		{Method: "GET", Path: "/snapshot", Summary: "all that the cloud has, with its secrets: JSON lines for PUT /snapshot and --snapshot",
@@ -90,7 +91,7 @@ func Endpoints() []Endpoint {
 		{Method: "DELETE", Path: "/forks/{fork}", Summary: "remove a copy", handle: deleteFork},
 		{Method: "GET", Path: "/profile", Summary: "how long actions take", handle: getProfile},
 		{Method: "PUT", Path: "/profile", Summary: `change how long new actions take: {"actions": "instant"}, realistic, or a duration`,
-			handle: setProfile},
+			handle: body(setProfile)},
 		{Method: "POST", Path: "/actions/resume", Summary: "let the actions end that hang_action keeps running", handle: resumeActions},
 		{Method: "GET", Path: "/actions/idle",
 			Summary: "wait until no action is running; 504 after timeout= (default 30s) of the machine's time", handle: awaitIdle},
@@ -102,47 +103,47 @@ func Endpoints() []Endpoint {
 		{Method: "DELETE", Path: "/hypervisors/{hypervisor}", Summary: "detach a hypervisor: the actions that wait for it fail",
 			handle: detachHypervisor},
 		{Method: "POST", Path: "/hypervisors/{hypervisor}/tasks/{action}",
-			Summary: `end the action of a task: {} with success, {"error": {"code": "resource_unavailable", "message": "no room"}} with a failure`, handle: completeTask},
+			Summary: `end the action of a task: {} with success, {"error": {"code": "resource_unavailable", "message": "no room"}} with a failure`, handle: body(completeTask)},
 		{Method: "POST", Path: "/hypervisors/{hypervisor}/servers/{server}",
-			Summary: `report that a server's guest started or stopped by itself: {"running": false}`, handle: reportGuest},
+			Summary: `report that a server's guest started or stopped by itself: {"running": false}`, handle: body(reportGuest)},
 		{Method: "PUT", Path: "/servers/{server}/usage",
-			Summary: `report what a server uses, for its metrics: {"cpu": 150, "disk_read_ops": 4, "disk_write_ops": 9, "disk_read_bytes": 4e4, "disk_write_bytes": 2e5, "packets_in": 35, "packets_out": 30, "bytes_in": 2e4, "bytes_out": 1e4}, percent of one core and averages per second; what is missing is 0; report again within a minute`, handle: reportServerUsage},
+			Summary: `report what a server uses, for its metrics: {"cpu": 150, "disk_read_ops": 4, "disk_write_ops": 9, "disk_read_bytes": 4e4, "disk_write_bytes": 2e5, "packets_in": 35, "packets_out": 30, "bytes_in": 2e4, "bytes_out": 1e4}, percent of one core and averages per second; what is missing is 0; report again within a minute`, handle: body(reportServerUsage)},
 		{Method: "GET", Path: "/load_balancer_endpoints",
 			Summary: "where load balancers listen on this machine, and which ports could not be bound", handle: listLoadBalancerEndpoints},
 		{Method: "GET", Path: "/rate_limit", Summary: "requests per hour and project; 0 means no limit", handle: getRateLimit},
-		{Method: "PUT", Path: "/rate_limit", Summary: `change the rate limit and fill it up: {"limit": 3600}`, handle: setRateLimit},
+		{Method: "PUT", Path: "/rate_limit", Summary: `change the rate limit and fill it up: {"limit": 3600}`, handle: body(setRateLimit)},
 		{Method: "GET", Path: "/catalogue", Summary: "the server types as the API shows them, with those that are retired everywhere",
 			handle: getCatalogue},
 		{Method: "POST", Path: "/catalogue/server_types",
-			Summary: `add a server type: {"name": "cx25", "copy_of": "cx23", "cores": 4}; memory, disk, cpu_type, architecture, category and description can differ, too`, handle: addServerType},
+			Summary: `add a server type: {"name": "cx25", "copy_of": "cx23", "cores": 4}; memory, disk, cpu_type, architecture, category and description can differ, too`, handle: body(addServerType)},
 		{Method: "PUT", Path: "/catalogue/server_types/{type}",
-			Summary: `change how a server type is offered in all its locations: {"deprecation": {"unavailable_after": "2027-01-01T00:00:00Z"}}; {"deprecation": {}} takes it back`, handle: offerServerType},
+			Summary: `change how a server type is offered in all its locations: {"deprecation": {"unavailable_after": "2027-01-01T00:00:00Z"}}; {"deprecation": {}} takes it back`, handle: body(offerServerType)},
 		{Method: "PUT", Path: "/catalogue/server_types/{type}/locations/{location}",
-			Summary: `change how a server type is offered in one location: {"available": false}; recommended, deprecation, price_monthly and offered can be given, too`, handle: offerServerType},
+			Summary: `change how a server type is offered in one location: {"available": false}; recommended, deprecation, price_monthly and offered can be given, too`, handle: body(offerServerType)},
 		{Method: "DELETE", Path: "/catalogue", Summary: "restore the catalogue that the cloud began with", handle: resetCatalogue},
 		{Method: "GET", Path: "/scenarios", Summary: "the scenarios that run, and the built-in ones that can be started (INCIDENTS.md)",
 			handle: listScenarios},
 		{Method: "POST", Path: "/scenarios",
-			Summary: `start a scenario: {"scenario": "sold-out=cx23@fsn1"}, or the text of a file: {"scenario": "mine", "file": "name: …"}`, handle: startScenario},
+			Summary: `start a scenario: {"scenario": "sold-out=cx23@fsn1"}, or the text of a file: {"scenario": "mine", "file": "name: …"}`, handle: body(startScenario)},
 		{Method: "DELETE", Path: "/scenarios/{scenario}",
 			Summary: "end a scenario, by its id: what it has changed is as before; what someone else has changed meanwhile stays",
 			handle:  endScenario},
 		{Method: "GET", Path: "/projects", Summary: "all projects, and which were made for unknown tokens", handle: listProjects},
 		{Method: "POST", Path: "/projects", Summary: `create a project and a token for it: {"name": "staging"}; "token" sets the token`,
-			handle: addProject},
+			handle: body(addProject)},
 		{Method: "DELETE", Path: "/projects/{project}", Summary: "drop a project with its tokens, all that it owns, and its fault rules",
 			handle: dropProject},
 		{Method: "POST", Path: "/projects/{project}/reset", Summary: `reset one project: its resources, its requests in the journal, ` +
-			`the fault rules that select it by its id, its rate limit; {"keep": ["journal"]} keeps some of them`, handle: resetProject},
+			`the fault rules that select it by its id, its rate limit; {"keep": ["journal"]} keeps some of them`, handle: body(resetProject)},
 		{Method: "GET", Path: "/projects/{project}/limits", Summary: "how many resources of each kind a project may own",
 			handle: getLimits},
 		{Method: "PUT", Path: "/projects/{project}/limits",
-			Summary: `replace the limits of a project: {"server": 10, "primary_ip": 20}; {} removes all`, handle: setLimits},
+			Summary: `replace the limits of a project: {"server": 10, "primary_ip": 20}; {} removes all`, handle: body(setLimits)},
 		{Method: "GET", Path: "/tokens/{token}", Summary: "the project of a token", handle: getToken},
 		{Method: "POST", Path: "/tokens", Summary: `make a token: {"project": 1, "read_only": true}; "token" sets the token`,
-			handle: addToken},
+			handle: body(addToken)},
 		{Method: "PUT", Path: "/tokens/{token}",
-			Summary: `give a token an API date of its own: {"api_date": "2026-06-01"}; "" is the cloud's`, handle: setTokenDate},
+			Summary: `give a token an API date of its own: {"api_date": "2026-06-01"}; "" is the cloud's`, handle: body(setTokenDate)},
 		{Method: "DELETE", Path: "/tokens/{token}", Summary: "make a token invalid", handle: deleteToken},
 	}
 }
@@ -308,19 +309,25 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 const maxBodyBytes = 1 << 20
 
-// decode reads a JSON object. An empty body counts as {}. An unknown field is an error.
-func decode(r *http.Request, out any) error {
-	body, err := readBody(r)
-	if err != nil || len(body) == 0 {
-		return err
+// body returns a handler that decodes the body of its requests.
+func body[T any](handle func(*Controller, *http.Request, T) (any, error)) func(*Controller, *http.Request) (any, error) {
+	return func(c *Controller, r *http.Request) (any, error) {
+		var in T
+		if err := decode(r, &in); err != nil {
+			return nil, err
+		}
+		return handle(c, r, in)
 	}
-	return strict(body, out)
 }
 
-func readBody(r *http.Request) ([]byte, error) {
+// decode reads a JSON object. An empty body counts as {}. An unknown field is an error.
+func decode(r *http.Request, out any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
-	if err != nil {
-		return nil, fmt.Errorf("body: %w", err)
+	if err == nil && len(body) > 0 {
+		err = strictjson.Decode(body, out)
 	}
-	return body, nil
+	if err != nil {
+		return fmt.Errorf("body: %w", err)
+	}
+	return nil
 }

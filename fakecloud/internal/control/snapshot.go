@@ -8,6 +8,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/faults"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/strictjson"
 )
 
 // lineRate is the kind of the lines of a snapshot about rate limits.
@@ -79,7 +80,7 @@ func (c *Controller) restore(snapshot *cloud.Snapshot) (err error) {
 
 func appendLine[T any](all []T, data []byte) ([]T, error) {
 	var v T
-	err := strict(data, &v)
+	err := strictjson.Decode(data, &v)
 	return append(all, v), err
 }
 

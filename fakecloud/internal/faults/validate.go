@@ -1,11 +1,8 @@
 package faults
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -19,20 +16,6 @@ import (
 
 // Operation is one operation of the API that a rule can select.
 type Operation struct{ Method, Route, ID string }
-
-// Parse reads a rule from JSON. An unknown field is an error.
-func Parse(data []byte) (fault.Rule, error) {
-	var r fault.Rule
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&r); err != nil {
-		return fault.Rule{}, fmt.Errorf("fault rule: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fault.Rule{}, errors.New("fault rule: must be one JSON value, but more follows")
-	}
-	return r, nil
-}
 
 // check normalizes a rule and returns everything that is wrong with it.
 func check(r *fault.Rule, operations []Operation) error {

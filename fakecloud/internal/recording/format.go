@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/strictjson"
 )
 
 // Version is the version of the format that this program writes, and the only one that it reads.
@@ -135,7 +136,7 @@ func (rec *Recording) line(number int, line []byte) error {
 		return fmt.Errorf("more than %d exchanges", maxExchanges)
 	}
 	var e Exchange
-	if err := strict(line, &e); err != nil {
+	if err := strictjson.Decode(line, &e); err != nil {
 		return err
 	}
 	switch {
@@ -172,7 +173,7 @@ func (rec *Recording) header(line []byte) error {
 	if begin.Version != Version {
 		return fmt.Errorf("version %d: this program reads version %d only", begin.Version, Version)
 	}
-	if err := strict(line, &rec.Header); err != nil {
+	if err := strictjson.Decode(line, &rec.Header); err != nil {
 		return err
 	}
 	if year := rec.Started.Year(); year < 2020 || year > 2200 {
@@ -191,19 +192,6 @@ func (rec *Recording) check() error {
 		if e.At < before.At {
 			return fmt.Errorf("%w: at_ms of \"seq\":%d is less than that of \"seq\":%d; record again", ErrDamaged, e.Seq, before.Seq)
 		}
-	}
-	return nil
-}
-
-// strict decodes one JSON value that has no unknown fields.
-func strict(text []byte, out any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(out); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one JSON value")
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/seed"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/strictjson"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
@@ -142,9 +143,7 @@ func (f *File) decode(n *yaml.Node, to any, path string) error {
 	if err != nil {
 		return f.at(n, "%s%w", path, err)
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	err = dec.Decode(to)
+	err = strictjson.Decode(data, to)
 	wrong := (*json.UnmarshalTypeError)(nil)
 	switch {
 	case err == nil:

@@ -1,8 +1,12 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,88 +14,68 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
+// parameters returns pointers to the fields of a filter, by the names of their query parameters.
+func parameters(f *journal.Filter) map[string]any {
+	return map[string]any{
+		"method": &f.Method, "route": &f.Route, "path": &f.Path, "operation": &f.Operation, "resource_id": &f.ResourceID,
+		"status": &f.Status, "error_code": &f.ErrorCode, "client": &f.Client, "fault": &f.Fault, "project": &f.Project,
+		"since": &f.Since, "writes": &f.Writes, "errors": &f.Errors, "dropped": &f.Dropped,
+	}
+}
+
 // Query returns a filter as query parameters for ParseFilter.
 func Query(f journal.Filter) url.Values {
 	q := url.Values{}
-	set := func(name, value string, isSet bool) {
-		if isSet {
-			q.Set(name, value)
+	for name, field := range parameters(&f) {
+		if v := reflect.ValueOf(field).Elem(); !v.IsZero() {
+			q.Set(name, fmt.Sprint(v))
 		}
-	}
-	for name, s := range map[string]string{
-		"method": f.Method, "route": f.Route, "path": f.Path, "operation": f.Operation,
-		"error_code": f.ErrorCode, "client": f.Client, "fault": f.Fault,
-	} {
-		set(name, s, s != "")
-	}
-	set("status", strconv.Itoa(f.Status), f.Status != 0)
-	set("resource_id", strconv.FormatInt(f.ResourceID, 10), f.ResourceID != 0)
-	set("project", strconv.FormatInt(f.Project, 10), f.Project != 0)
-	set("since", strconv.FormatUint(f.Since, 10), f.Since != 0)
-	for name, b := range map[string]bool{"writes": f.Writes, "errors": f.Errors, "dropped": f.Dropped} {
-		set(name, "true", b)
 	}
 	return q
 }
 
-// ParseFilter reads a filter from query parameters. Their names are those of the fields: method, route, path, operation,
-// resource_id, status, error_code, client, fault, project, since, writes, errors, dropped. It ignores the parameters in
-// others. Any other parameter is an error that lists the existing ones.
+// ParseFilter reads a filter from query parameters. It ignores the parameters in others. Any other parameter is an error that lists
+// the existing ones.
 func ParseFilter(q url.Values, others ...string) (journal.Filter, error) {
 	var f journal.Filter
-	var err error
-	number := func(s string, bits int) uint64 {
-		n, e := strconv.ParseUint(s, 10, bits)
-		if e != nil {
-			err = fmt.Errorf("%q: must be a number", s)
-		}
-		return n
-	}
-	truth := func(s string) bool {
-		if s == "" { // ?writes is enough
-			return true
-		}
-		b, e := strconv.ParseBool(s)
-		if e != nil {
-			err = fmt.Errorf("%q: must be true or false", s)
-		}
-		return b
-	}
-	set := map[string]func(string){
-		"method":      func(s string) { f.Method = strings.ToUpper(s) },
-		"route":       func(s string) { f.Route = s },
-		"path":        func(s string) { f.Path = s },
-		"operation":   func(s string) { f.Operation = s },
-		"resource_id": func(s string) { f.ResourceID = int64(number(s, 63)) },
-		"status":      func(s string) { f.Status = int(number(s, 31)) },
-		"error_code":  func(s string) { f.ErrorCode = s },
-		"client":      func(s string) { f.Client = s },
-		"fault":       func(s string) { f.Fault = s },
-		"project":     func(s string) { f.Project = int64(number(s, 63)) },
-		"since":       func(s string) { f.Since = number(s, 64) },
-		"writes":      func(s string) { f.Writes = truth(s) },
-		"errors":      func(s string) { f.Errors = truth(s) },
-		"dropped":     func(s string) { f.Dropped = truth(s) },
-	}
+	all := parameters(&f)
 	for key, values := range q {
 		if slices.Contains(others, key) {
 			continue
 		}
-		fn, ok := set[key]
+		field, ok := all[key]
 		if !ok {
-			names := slices.Clone(others)
-			for name := range set {
-				names = append(names, name)
-			}
-			slices.Sort(names)
+			names := slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(others), maps.Keys(all))))
 			return f, fmt.Errorf("unknown parameter %q: must be one of %s", key, strings.Join(names, ", "))
 		}
-		fn(values[len(values)-1])
-		if err != nil {
-			return f, fmt.Errorf("parameter %s=%w", key, err)
+		text := values[len(values)-1]
+		if err := set(reflect.ValueOf(field).Elem(), text); err != nil {
+			return f, fmt.Errorf("parameter %s=%q: %w", key, text, err)
 		}
 	}
+	f.Method = strings.ToUpper(f.Method)
 	return f, nil
+}
+
+// set sets a field to the value that a text has.
+func set(field reflect.Value, text string) error {
+	switch field.Kind() {
+	case reflect.String:
+		field.SetString(text)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil && text != "" { // ?writes is enough
+			return errors.New("must be true or false")
+		}
+		field.SetBool(b || text == "")
+	default:
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || field.CanInt() && (n > math.MaxInt64 || field.OverflowInt(int64(n))) {
+			return errors.New("must be a number")
+		}
+		field.Set(reflect.ValueOf(n).Convert(field.Type()))
+	}
+	return nil
 }
 
 // SelectionQuery returns the projects and kinds of a fakecloud.Selection as query parameters.
