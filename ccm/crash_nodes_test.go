@@ -427,3 +427,10 @@ func (w *nodeWorld) finish(process *nodeProcess, when string) {
 		w.t.Fatalf("%s: events %v", when, events)
 	}
 }
+
+// label sets the labels of a server.
+func (w *world) label(id int64, labels map[string]string) {
+	w.t.Helper()
+	_, _, err := w.api.Server.Update(w.t.Context(), &hcloud.Server{ID: id}, hcloud.ServerUpdateOpts{Labels: labels})
+	w.must(err)
+}

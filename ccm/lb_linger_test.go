@@ -2,7 +2,6 @@ package ccm_test
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -250,44 +249,5 @@ func (w *world) power(id int64, on bool) {
 	}
 	if _, _, err := change(w.t.Context(), &hcloud.Server{ID: id}); err != nil {
 		w.t.Fatal(err)
-	}
-}
-
-// Without room for both, the last target waits until a person makes room for the selector that replaces it.
-func TestTheLastHealthyTargetStaysUntilThereIsRoomForASelector(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 2)
-	all := w.nodes
-	w.label(serverIDs(all)[1], map[string]string{"pool": "web"})
-	cloud, svc := w.provider(), newService("web", nil, 80)
-	w.nodes = all[:1]
-	w.ensure(cloud, svc)
-	w.clock.Step(time.Minute) // health checks
-	ip := func(n int) net.IP { return net.IPv4(198, 51, 100, byte(n)) }
-	for n := range 24 {
-		_, _, err := w.api.LoadBalancer.AddIPTarget(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerAddIPTargetOpts{IP: ip(n)})
-		w.must(err)
-	}
-	annotate(svc, map[string]string{"server-selector": "pool=web"})
-	w.nodes = all[1:]
-	w.wire.take()
-	for now := range 120 {
-		_, _ = w.tryEnsure(cloud, svc)
-		if !slices.Contains(healthyTargets(w.theLoadBalancer()), serverIDs(all)[0]) {
-			t.Fatalf("after %d s the last healthy target is gone", now)
-		}
-		w.clock.Step(time.Second)
-	}
-	if n := writes(w.wire.take()); len(n) > 2 {
-		t.Errorf("%d writes without an effect: %v", len(n), n[:3])
-	}
-	_, _, err := w.api.LoadBalancer.RemoveIPTarget(t.Context(), w.theLoadBalancer(), ip(0))
-	w.must(err)
-	for range 120 {
-		_, _ = w.tryEnsure(cloud, svc)
-		w.clock.Step(time.Second)
-	}
-	if got, _ := servedBy(w.theLoadBalancer()); !slices.Equal(got, serverIDs(all[1:])) {
-		t.Errorf("with room: got %v, want %v", got, serverIDs(all[1:]))
 	}
 }

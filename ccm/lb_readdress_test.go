@@ -20,40 +20,28 @@ import (
 // A Service changes between public and private addresses. Each target needs a health check before it serves with its new address.
 func TestTargetsChangeTheirAddressInTurns(t *testing.T) {
 	t.Parallel()
-	for name, settings := range map[string]map[string]string{
-		"targets":  {},
-		"selector": {"server-selector": "pool=web"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, "instant", 6)
-			for _, id := range serverIDs(w.nodes) {
-				w.label(id, map[string]string{"pool": "web"})
-			}
-			cloud, svc := w.provider(), newService("web", settings, 80)
+	w := newWorld(t, "instant", 6)
+	cloud, svc := w.provider(), newService("web", nil, 80)
+	w.ensure(cloud, svc)
+	w.clock.Step(time.Minute) // health checks
+	for _, private := range []string{"true", "false"} {
+		annotate(svc, map[string]string{"use-private-ip": private})
+		var last *hcloud.LoadBalancer
+		for now := range 300 {
 			w.ensure(cloud, svc)
-			w.clock.Step(time.Minute) // health checks
-			for _, private := range []string{"true", "false"} {
-				settings := map[string]string{"use-private-ip": private, "server-selector": settings["server-selector"]}
-				annotate(svc, settings)
-				var last *hcloud.LoadBalancer
-				for now := range 300 {
-					w.ensure(cloud, svc)
-					last = w.theLoadBalancer()
-					if n := len(healthyServers(last)); n < 5 {
-						t.Fatalf("private %s: after %d s: %d healthy servers, want at least 5", private, now, n)
-					}
-					w.clock.Step(time.Second)
-				}
-				other := func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP != (private == "true") }
-				if slices.ContainsFunc(last.Targets, other) {
-					t.Errorf("private %s: %+v", private, last.Targets)
-				}
+			last = w.theLoadBalancer()
+			if n := len(healthyTargets(last)); n < 5 {
+				t.Fatalf("private %s: after %d s: %d healthy servers, want at least 5", private, now, n)
 			}
-			if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "in turns") {
-				t.Errorf("events: %s", events)
-			}
-		})
+			w.clock.Step(time.Second)
+		}
+		other := func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP != (private == "true") }
+		if slices.ContainsFunc(last.Targets, other) {
+			t.Errorf("private %s: %+v", private, last.Targets)
+		}
+	}
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "in turns") {
+		t.Errorf("events: %s", events)
 	}
 }
 
@@ -74,7 +62,7 @@ func TestTargetsKeepTheirAddressUntilTheirFirstHealthCheck(t *testing.T) {
 				w.ensure(cloud, svc)
 				lb := w.theLoadBalancer()
 				private := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP })
-				if n := len(healthyServers(lb)); n < 2 && private && checked || private && !checked && now < 60 {
+				if n := len(healthyTargets(lb)); n < 2 && private && checked || private && !checked && now < 60 {
 					t.Fatalf("after %d s: %d healthy targets, and some have changed their address", now, n)
 				}
 				w.clock.Step(time.Second)
@@ -106,7 +94,7 @@ func TestATargetKeepsItsAddressWhileOthersWaitForTheirRoutes(t *testing.T) {
 					}
 				}
 				w.ensure(cloud, svc)
-				if n := len(healthyServers(w.theLoadBalancer())); n == 0 && (routes || now < 60) {
+				if n := len(healthyTargets(w.theLoadBalancer())); n == 0 && (routes || now < 60) {
 					t.Fatalf("after %d s: no target is healthy", now)
 				}
 				w.clock.Step(time.Second)
@@ -145,7 +133,7 @@ func changesPrivateAddress(t *testing.T, hides bool) {
 	annotate(svc, later)
 	for now := range 120 {
 		w.ensure(cloud, svc)
-		if n := len(healthyServers(w.theLoadBalancer())); n == 0 {
+		if n := len(healthyTargets(w.theLoadBalancer())); n == 0 {
 			t.Fatalf("after %d s: no target is healthy", now)
 		}
 		w.clock.Step(time.Second)
@@ -154,31 +142,6 @@ func changesPrivateAddress(t *testing.T, hides bool) {
 	if lb := w.theLoadBalancer(); len(lb.PrivateNet) != 1 || lb.PrivateNet[0].IP.String() != "10.0.0.102" {
 		t.Errorf("network %+v, want the new address", lb.PrivateNet)
 	}
-}
-
-// Where the type has no room for a target in addition to the selector that covers it, that is missing for a moment. Then no other one
-// changes.
-func TestNoTargetChangesItsAddressWhileASelectorLeaves(t *testing.T) {
-	t.Parallel()
-	const nodes = 26 // one more than the type's limit
-	w := newWorld(t, "instant", nodes)
-	for i, id := range serverIDs(w.nodes) {
-		if i%2 == 1 {
-			w.label(id, map[string]string{"pool": "web"})
-		}
-	}
-	cloud, svc := w.provider(), newService("web", map[string]string{"server-selector": "pool=web"}, 80)
-	w.ensure(cloud, svc)
-	w.clock.Step(time.Minute) // health checks
-	annotate(svc, map[string]string{"use-private-ip": "true"})
-	for now := range 900 {
-		_, _ = w.tryEnsure(cloud, svc) // one node is too many
-		if n := len(healthyServers(w.theLoadBalancer())); n < nodes-2 {
-			t.Fatalf("after %d s: %d healthy targets, want at least %d", now, n, nodes-2)
-		}
-		w.clock.Step(time.Second)
-	}
-	w.expectPrivateTargets()
 }
 
 // The Service asks for private addresses in a network in which no server is. What serves by its public address continues.
@@ -213,7 +176,7 @@ func asksForPrivateAddresses(t *testing.T, hides bool) {
 			w.clock.Step(time.Hour) // what is known of servers is old
 		}
 		_, _ = w.tryEnsure(cloud, svc)
-		if n := len(healthyServers(w.theLoadBalancer())); n < 2 {
+		if n := len(healthyTargets(w.theLoadBalancer())); n < 2 {
 			t.Fatalf("after %d s: %d healthy targets, want at least 2", now, n)
 		}
 		w.clock.Step(time.Second)
@@ -237,33 +200,12 @@ func TestAServerThatIsOffDoesNotHoldUpOtherAddresses(t *testing.T) {
 	annotate(svc, map[string]string{"use-private-ip": "true"})
 	for now := range 1300 {
 		_, _ = w.tryEnsure(cloud, svc) // that the server is off is known after 20 minutes
-		if n := len(healthyServers(w.theLoadBalancer())); n == 0 {
+		if n := len(healthyTargets(w.theLoadBalancer())); n == 0 {
 			t.Fatalf("after %d s: no target is healthy", now)
 		}
 		w.clock.Step(time.Second)
 	}
 	w.expectPrivateTargets()
-}
-
-// A selector that leaves is not kept by a server that is off and only it has.
-func TestASelectorLeavesAlthoughOneOfItsServersIsOff(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 3)
-	for _, id := range serverIDs(w.nodes)[1:] {
-		w.label(id, map[string]string{"pool": "web"})
-	}
-	cloud, svc := w.provider(), newService("web", map[string]string{"server-selector": "pool=web"}, 80)
-	w.ensure(cloud, svc)
-	w.power(serverIDs(w.nodes)[2], false)
-	w.nodes = w.nodes[:2]
-	annotate(svc, map[string]string{"server-selector": ""})
-	for range 120 {
-		_, _ = w.tryEnsure(cloud, svc)
-		w.clock.Step(time.Second)
-	}
-	if lb := w.theLoadBalancer(); !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || len(lb.Targets) != 2 {
-		t.Errorf("got %+v", lb.Targets)
-	}
 }
 
 // Kubelets change labels of their Nodes all the time. It holds up only targets that leave.
@@ -313,7 +255,7 @@ func TestTargetsKeepTheirAddressIfTheOtherDoesNotWork(t *testing.T) {
 	annotate(svc, map[string]string{"use-private-ip": "false"})
 	for now := range 300 {
 		_, err = w.tryEnsure(cloud, svc)
-		if n := len(healthyServers(w.theLoadBalancer())); n < 3 {
+		if n := len(healthyTargets(w.theLoadBalancer())); n < 3 {
 			t.Fatalf("after %d s: %d healthy targets, want at least 3", now, n)
 		}
 		w.clock.Step(time.Second)
@@ -325,20 +267,9 @@ func TestTargetsKeepTheirAddressIfTheOtherDoesNotWork(t *testing.T) {
 	w.ensure(cloud, svc)
 	w.clock.Step(time.Minute)
 	w.ensure(cloud, svc)
-	if got := healthyServers(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
+	if got := slices.Sorted(slices.Values(healthyTargets(w.theLoadBalancer()))); !slices.Equal(got, serverIDs(w.nodes)) {
 		t.Errorf("after the Service has chosen private addresses again: %v", got)
 	}
-}
-
-// healthyServers returns the servers that are healthy as a target or by a selector.
-func healthyServers(lb *hcloud.LoadBalancer) (ids []int64) {
-	for _, t := range lb.Targets {
-		all := *lb
-		all.Targets = append(slices.Clone(t.Targets), t)
-		ids = append(ids, healthyTargets(&all)...)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
 }
 
 // expectPrivateTargets expects that all targets are private.

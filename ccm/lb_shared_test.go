@@ -380,19 +380,6 @@ func TestSharingNeedsTheConsentOfBoth(t *testing.T) {
 	}
 }
 
-func TestAGuestLeavesTheRecordOfTheOwnersSelectorAlone(t *testing.T) {
-	t.Parallel()
-	w := newSharingWorld(t, "instant", 1)
-	first, second := w.shared()
-	annotate(first, map[string]string{"server-selector": "pool=web"})
-	w.ensure(w.provider(), first)
-	w.wire.take()
-	w.ensure(w.provider(), second)
-	if calls := writes(w.wire.take()); len(calls) > 0 {
-		t.Errorf("the guest writes %v", calls)
-	}
-}
-
 func TestAGuestThatEndsItsConsentStaysAndLearnsHowToLeave(t *testing.T) {
 	t.Parallel()
 	w := newSharingWorld(t, "instant", 1)

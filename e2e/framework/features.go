@@ -99,8 +99,6 @@ const (
 	PortSettings Feature = "port-settings"
 	// Retention: annotations keep a load balancer when its Service is deleted, protect it, and label it.
 	Retention Feature = "retention"
-	// SelectorTargets: an annotation makes all servers with a label targets of a load balancer at once.
-	SelectorTargets Feature = "selector-targets"
 	// Lending: annotations make a Service use load balancers or Primary IPs of a user, and give them back.
 	Lending Feature = "lending"
 	// Sharing: several Services share a load balancer; a port belongs to the Service that had it first.
@@ -121,7 +119,7 @@ func Features() []Feature {
 		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, NodeLabelUpdates, SettingUpdates, ProxyProtocol, IPMode,
 		PrivateNetwork, PrivateOnly, PrivateNodes, PrivateAddress,
 		HTTP, UploadedCertificates, ManagedCertificates, CallBudgets, FaultTolerance, CrashSafety, LeaderFence, SettingsCheck,
-		TokenFile, PortSettings, Retention, SelectorTargets, Lending, Sharing, Conditions, Machines, LeastPrivilege,
+		TokenFile, PortSettings, Retention, Lending, Sharing, Conditions, Machines, LeastPrivilege,
 	}
 }
 

@@ -59,8 +59,8 @@ func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops 
 }
 
 // apply sends one operation and waits for its action. To remove a target that is gone already succeeds: the next comparison sees one that
-// is not. A port and a selector are in a label until they are gone, and without it no later comparison would find them: "not found",
-// which a gateway may answer for everything, does not prove that.
+// is not. For a port, "not found" is an error: a gateway may answer it for everything, and without the label that records the port no later
+// comparison would find it.
 func (l *Controller) apply(ctx context.Context, lb *hcloud.LoadBalancer, op plan.Op) error {
 	action, err := l.send(ctx, lb, op)
 	if op.Kind == plan.OpRemoveTarget && hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
@@ -112,11 +112,6 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 		action, _, err = client.DeleteService(ctx, lb, op.Port)
 	case plan.OpChangeReverse:
 		action, _, err = client.ChangeDNSPtr(ctx, lb, op.IP.String(), &op.DNSPtr)
-	case plan.OpAddSelector:
-		action, _, err = client.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{
-			Selector: op.Selector.Selector, UsePrivateIP: &op.Selector.Private})
-	case plan.OpRemoveSelector:
-		action, _, err = client.RemoveLabelSelectorTarget(ctx, lb, op.Selector.Selector)
 	case plan.OpProtect:
 		action, _, err = client.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: &op.Protect})
 	default:

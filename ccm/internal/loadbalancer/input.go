@@ -14,7 +14,6 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/inventory"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
@@ -128,14 +127,8 @@ func (s *serviceSync) key(name string) string {
 // proves, so that old data will do. For a new one, the cloud proves it: it refuses a target that does not exist
 // (serviceSync.obtain).
 func (s *serviceSync) readServers(ctx context.Context) {
-	nodes := s.in.Nodes
-	if s.in.Settings.ServerSelector != "" {
-		all, _ := s.evidence.Listers()
-		s.in.Excluded = nodeinfo.Excluded(nodeinfo.List(all))
-		nodes = slices.Concat(nodes, s.in.Excluded)
-	}
 	asks := map[int64]inventory.Ask{}
-	for _, node := range nodes {
+	for _, node := range s.in.Nodes {
 		// A Node may be not initialized, or of another provider.
 		if ask, err := inventory.AskFor(node, inventory.Ask{MaxAge: inventory.CalmServerAge}); err == nil && ask.ID != 0 {
 			asks[ask.ID] = ask

@@ -20,7 +20,7 @@ import (
 // next one is ready. So one leaves for each new one that is healthy, and also one whenever none has become healthy for maxLinger, since to
 // exclude a node is a person's right. The last healthy one stays until its server no longer serves.
 //
-// Targets that change between public and private addresses wait likewise, and so do selectors.
+// Targets that change between public and private addresses wait likewise.
 
 const (
 	// maxLinger is how long targets that have to leave wait for another one to be healthy, before one of them leaves. The default

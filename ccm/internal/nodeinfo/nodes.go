@@ -42,12 +42,6 @@ func isExcluded(node *corev1.Node) bool {
 	return has && (err != nil || off)
 }
 
-// Excluded returns the nodes that are excluded from load balancers by their label. The service controller does not pass them to the
-// provider.
-func Excluded(all []*corev1.Node) []*corev1.Node {
-	return slices.DeleteFunc(slices.Clone(all), func(n *corev1.Node) bool { return !isExcluded(n) })
-}
-
 // taintToBeDeleted is ToBeDeletedTaint of the service controller, whose package the machine controller would have to link.
 const taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 

@@ -35,7 +35,6 @@ type Settings struct {
 	Adopt                 string
 	PrimaryIPv4           string
 	PrimaryIPv6           string
-	ServerSelector        string
 	Labels                map[string]string
 	DeleteProtection      *bool
 	KeepOnDelete          *bool
@@ -154,15 +153,6 @@ func isDNSName(v string) bool {
 }
 
 func parseBool(v string) (bool, error) { return strconv.ParseBool(v) }
-
-// parseServerSelector accepts what the API does: a label selector of at most 1000 characters.
-func parseServerSelector(v string) (string, error) {
-	selector, err := labels.Parse(v)
-	if err != nil || selector.Empty() || len([]rune(v)) > 1000 {
-		return "", errNotAllowed
-	}
-	return v, nil
-}
 
 func parseSelector(v string) (labels.Selector, error) { return labels.Parse(v) }
 

@@ -150,15 +150,6 @@ var Annotations = []annotation{
 	{Name: "node-selector", Allowed: "a label selector, for example pool=web,zone!=b",
 		Doc: "Only nodes with matching labels become targets.",
 		Set: into(func(s *Settings) *labels.Selector { return &s.NodeSelector }, parseSelector)},
-	{Name: "server-selector", Env: "HCLOUD_LOAD_BALANCERS_SERVER_SELECTOR",
-		Allowed: "a label selector for servers, for example pool=web, or empty",
-		Doc: "For large clusters: the load balancer gets one target for all servers with matching labels in the cloud. It counts " +
-			"once towards the limit of the type, and a new node costs no API call. The CCM does not label servers: the program that " +
-			"creates them must, such as Terraform or the cluster autoscaler (`hcloud/node-group`). Nodes whose servers do not match are " +
-			"targets of their own. The selector is not used while it matches servers of nodes that `node-selector` or the label " +
-			"`node.kubernetes.io/exclude-from-external-load-balancers` excludes. A server is a target as soon as it has the label; the " +
-			"health check keeps traffic away until it serves. An empty value removes the default.",
-		Set: into(func(s *Settings) *string { return &s.ServerSelector }, orEmpty(parseServerSelector))},
 	{Name: "protocol", Default: "tcp", Allowed: "tcp, http or https", Doc: "Protocol of the load balancer.",
 		Set: into(func(s *Settings) *hcloud.LoadBalancerServiceProtocol { return &s.Protocol },
 			oneOf(hcloud.LoadBalancerServiceProtocolTCP, hcloud.LoadBalancerServiceProtocolHTTP, hcloud.LoadBalancerServiceProtocolHTTPS))},

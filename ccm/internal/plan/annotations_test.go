@@ -31,8 +31,6 @@ var annotationValues = map[string]struct{ good, bad []string }{
 	"adopt":                   {[]string{"7", "edge"}, []string{"", " "}},
 	"primary-ipv4":            {[]string{"7", "edge-4"}, []string{"", " "}},
 	"primary-ipv6":            {[]string{"7", "edge-6"}, []string{"", " "}},
-	"server-selector": {[]string{"", "pool=web", "hcloud/node-group in (a,b),!old"},
-		[]string{"a==b==c", strings.Repeat("x", 1001)}},
 	"labels": {[]string{"team=web", "a=, example.org/b=c_d"},
 		[]string{"", "team", "=web", "a=b,", "a=b,a=c", "a b=c", "a=b c", "ccm-from-scratch/ports=80", "hcloud-ccm/x=y",
 			"hetzner.cloud/a=b"}},

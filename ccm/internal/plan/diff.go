@@ -18,24 +18,22 @@ type OpKind string
 
 // The kinds of operations.
 const (
-	OpRecord         OpKind = "update"
-	OpRename         OpKind = "rename"
-	OpChangeType     OpKind = "change_type"
-	OpAlgorithm      OpKind = "change_algorithm"
-	OpEnablePublic   OpKind = "enable_public_interface"
-	OpDisablePublic  OpKind = "disable_public_interface"
-	OpAttach         OpKind = "attach_to_network"
-	OpDetach         OpKind = "detach_from_network"
-	OpAddTarget      OpKind = "add_target"
-	OpRemoveTarget   OpKind = "remove_target"
-	OpAddService     OpKind = "add_service"
-	OpUpdateService  OpKind = "update_service"
-	OpDeleteService  OpKind = "delete_service"
-	OpChangeReverse  OpKind = "change_dns_ptr"
-	OpAddSelector    OpKind = "add_target by label"
-	OpRemoveSelector OpKind = "remove_target by label"
-	OpLabel          OpKind = "change labels"
-	OpProtect        OpKind = "change_protection"
+	OpRecord        OpKind = "update"
+	OpRename        OpKind = "rename"
+	OpChangeType    OpKind = "change_type"
+	OpAlgorithm     OpKind = "change_algorithm"
+	OpEnablePublic  OpKind = "enable_public_interface"
+	OpDisablePublic OpKind = "disable_public_interface"
+	OpAttach        OpKind = "attach_to_network"
+	OpDetach        OpKind = "detach_from_network"
+	OpAddTarget     OpKind = "add_target"
+	OpRemoveTarget  OpKind = "remove_target"
+	OpAddService    OpKind = "add_service"
+	OpUpdateService OpKind = "update_service"
+	OpDeleteService OpKind = "delete_service"
+	OpChangeReverse OpKind = "change_dns_ptr"
+	OpLabel         OpKind = "change labels"
+	OpProtect       OpKind = "change_protection"
 )
 
 // Part is a part of a load balancer that converges on its own: "network", "port 443", "server 7".
@@ -91,7 +89,6 @@ type Op struct {
 	Service   hcloud.LoadBalancerService // add_service, update_service
 	Port      int                        // delete_service
 	DNSPtr    string
-	Selector  selectorTarget    // update; add_target, remove_target by label
 	Labels    map[string]string // change labels
 	// Shared and Guest: update: the Service allows guests, or is one.
 	Shared, Guest bool
@@ -120,9 +117,6 @@ func (o Op) String() string {
 		return fmt.Sprintf("delete_service %d", o.Port)
 	case OpChangeReverse:
 		return fmt.Sprintf("change_dns_ptr of %s to %s", o.IP, o.DNSPtr)
-	case OpAddSelector, OpRemoveSelector:
-		verb, _, _ := strings.Cut(string(o.Kind), " ")
-		return verb + " " + o.Selector.String()
 	case OpLabel:
 		return "change labels to " + labels.FormatLabels(o.Labels)
 	case OpProtect:
@@ -160,19 +154,16 @@ type difference struct {
 	lb   *hcloud.LoadBalancer
 }
 
-// labels compares the labels. A port or selector is recorded before it is added, and until it is gone: all that is ours is recorded
-// whenever the process dies.
+// labels compares the labels. A port is recorded before it is added, and until it is gone: all our ports are recorded whenever the
+// process dies.
 func (d *difference) labels() (first, last []Op) {
 	record := Op{Kind: OpRecord, Part: partLabels, UID: d.plan.UID, Ports: d.plan.ports(), Marks: d.plan.Marks,
-		Selector: d.plan.Selector, Shared: d.plan.Shared, Guest: d.plan.Guest, Common: d.plan.Common}
+		Shared: d.plan.Shared, Guest: d.plan.Guest, Common: d.plan.Common}
 	if d.changesLabels(record) {
 		first = append(first, record)
 	}
 	for _, port := range PortsToDelete(d.plan, d.lb) {
 		record.Needs = append(record.Needs, PartPort(port))
-	}
-	for _, s := range d.obsoleteSelectors() {
-		record.Needs = append(record.Needs, s.part())
 	}
 	if len(record.Needs) > 0 {
 		last = append(last, record)

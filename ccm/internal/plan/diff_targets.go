@@ -37,7 +37,7 @@ func (d *difference) limit(of func(*hcloud.LoadBalancerType) int) int {
 	return limit
 }
 
-// targets compares the targets: those of type server, then the selectors.
+// targets compares the targets of type server.
 //
 // If a target changes between public and private address it is removed and added again, one target at a
 // time, so that the others continue to serve. If the load balancer is detached from its network, before
@@ -50,7 +50,7 @@ func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
 	}
 	var first, then targetChanges
 	changes := &then
-	public := !slices.ContainsFunc(d.plan.Targets, func(t Target) bool { return t.Private })
+	public := !hasPrivate(d.plan.Targets)
 	if detaches && public {
 		changes = &first
 	}
@@ -74,20 +74,12 @@ func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
 		}
 		when.removes = append(when.removes, removeTarget(Target{id, current[id]}))
 	}
-	var added []Part
-	for _, op := range slices.Concat(first.adds, then.adds) {
-		added = append(added, op.Part)
-	}
-	removeSelectors, addSelectors := d.selectors(added)
-	if len(addSelectors) > 0 && addSelectors[0].Undo == nil { // it is a target like others, and serves before they are removed
-		then.adds, addSelectors = append(addSelectors, then.adds...), nil
-	}
-	if d.lb.PublicNet.Enabled && !d.plan.Public && len(then.removes)+len(removeSelectors) == 0 {
+	if hides(d.plan, d.lb) && len(then.removes) == 0 {
 		hidden = then.hideFirst()
 	}
 	before, count := first.interleave(len(d.lb.Targets), d.limit(maxTargets))
 	ops, _ = then.interleave(count, d.limit(maxTargets))
-	return before, slices.Concat(ops, removeSelectors, addSelectors), hidden
+	return before, ops, hidden
 }
 
 func removeTarget(t Target) Op {

@@ -306,8 +306,6 @@ func pretend(lb *hcloud.LoadBalancer, op Op) error {
 			return fmt.Errorf("no such target")
 		}
 		lb.Targets = slices.Delete(lb.Targets, index, index+1)
-	case OpAddSelector, OpRemoveSelector:
-		return pretendSelector(lb, op)
 	case OpAddService:
 		if service >= 0 || len(lb.Services) >= lb.LoadBalancerType.MaxServices {
 			return fmt.Errorf("source_port_already_used or resource_limit_exceeded")

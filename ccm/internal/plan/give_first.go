@@ -26,7 +26,7 @@ func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string) []Op {
 	}
 	fits := func(op Op) bool {
 		switch op.Kind {
-		case OpAddTarget, OpAddSelector:
+		case OpAddTarget:
 			targets--
 			return targets >= 0
 		case OpAddService:
@@ -53,5 +53,5 @@ func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string) []Op {
 
 // gives reports whether the operation only adds to a load balancer.
 func gives(op Op) bool {
-	return slices.Contains([]OpKind{OpRecord, OpAttach, OpEnablePublic, OpAddTarget, OpAddSelector, OpAddService}, op.Kind)
+	return slices.Contains([]OpKind{OpRecord, OpAttach, OpEnablePublic, OpAddTarget, OpAddService}, op.Kind)
 }

@@ -58,7 +58,7 @@ func fitToLimits(plan *LoadBalancer, in Input) {
 		return max(0, min(want, most-foreign))
 	}
 	has := ServerTargets(current)
-	if n := room("targets", foreignTargets(plan, current), len(plan.Targets), maxTargets); n < len(plan.Targets) {
+	if n := room("targets", foreignTargets(current), len(plan.Targets), maxTargets); n < len(plan.Targets) {
 		plan.Targets = chooseTargets(plan.Targets, n, has, in.Servers)
 	}
 
@@ -86,16 +86,8 @@ func fitToLimits(plan *LoadBalancer, in Input) {
 	}
 }
 
-// foreignTargets returns the number of targets that need room in addition to the plan's servers: those of others, and selectors. A
-// selector that the plan lacks needs its room until the targets in its place are there.
-func foreignTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) int {
-	n := len(lb.Targets) - len(ServerTargets(lb))
-	if plan.Selector.Selector != "" &&
-		!slices.ContainsFunc(ownSelectors(lb), func(s selectorTarget) bool { return s.Selector == plan.Selector.Selector }) {
-		n++
-	}
-	return n
-}
+// foreignTargets returns the number of targets of others.
+func foreignTargets(lb *hcloud.LoadBalancer) int { return len(lb.Targets) - len(ServerTargets(lb)) }
 
 // chooseCertificates returns the services with n of the certificates own, and with those of foreign ports.
 // First come those in use, then those for existing ports. A port that gets none keeps what it has, or has to

@@ -18,23 +18,21 @@ func linger(plan *LoadBalancer, in Input) {
 		return
 	}
 	_, detaches := (&difference{plan: plan, lb: lb}).network()
-	loses := detaches && hasPrivate(ownSelectors(lb), ServerTargets(lb))
-	planned := func() bool { return hasPrivate([]selectorTarget{plan.Selector}, plan.Targets) }
-	if loses && planned() {
+	loses := detaches && hasPrivate(ServerTargets(lb))
+	if loses && hasPrivate(plan.Targets) {
 		keepPublic(plan, lb)
 		return
 	}
 	keepServing(plan, in)
 	readdress(plan, in)
-	if loses && planned() { // those that wait
+	if loses && hasPrivate(plan.Targets) { // those that wait
 		plan.NetworkID, plan.PrivateIPv4, plan.PrivateSubnet = lb.PrivateNet[0].Network.ID, netip.Addr{}, netip.Prefix{}
 	}
 }
 
 // hasPrivate reports whether one of the targets is private.
-func hasPrivate(selectors []selectorTarget, targets []Target) bool {
-	return slices.ContainsFunc(selectors, func(s selectorTarget) bool { return s.Private }) ||
-		slices.ContainsFunc(targets, func(t Target) bool { return t.Private })
+func hasPrivate(targets []Target) bool {
+	return slices.ContainsFunc(targets, func(t Target) bool { return t.Private })
 }
 
 // keepServing keeps targets in the plan that have to wait before they leave: one healthy target leaves for each planned one that
@@ -53,10 +51,7 @@ func keepServing(plan *LoadBalancer, in Input) {
 	waiting, room := plan.Lingering, math.MaxInt
 	if in.Limits != nil {
 		next, healthy := nextTargets(plan, lb)
-		if room = in.Limits.MaxTargets - foreignTargets(plan, lb); room < 1 && healthy == 0 {
-			plan.Selector, plan.SelectorsStay = selectorTarget{}, true // it waits for room
-			room = in.Limits.MaxTargets - foreignTargets(plan, lb)
-		}
+		room = in.Limits.MaxTargets - foreignTargets(lb)
 		most := room - next
 		if healthy == 0 {
 			most = max(most, 1) // rather than that none serves, the next one waits for room
@@ -143,6 +138,13 @@ func serverOf(t hcloud.LoadBalancerTarget) int64 {
 		return 0
 	}
 	return t.Server.Server.ID
+}
+
+// IsHealthy reports whether a target is healthy on all ports.
+func IsHealthy(t hcloud.LoadBalancerTarget) bool {
+	return !slices.ContainsFunc(t.HealthStatus, func(h hcloud.LoadBalancerTargetHealthStatus) bool {
+		return h.Status != hcloud.LoadBalancerTargetHealthStatusStatusHealthy
+	})
 }
 
 // healthyPorts returns the ports on which a target is healthy.

@@ -75,10 +75,6 @@ type LoadBalancer struct {
 	Labels map[string]string
 	// DeleteProtection against deletion; nil keeps it as it is.
 	DeleteProtection *bool
-	// Selector stands for servers that are not in Targets. If it does not serve them yet, or it is not known what would
-	// replace other selectors, SelectorsStay is set and earlier selectors stay.
-	Selector      selectorTarget
-	SelectorsStay bool
 	// Targets are ordered by server ID, Services by port. Lingering are servers that have to leave when others are healthy
 	// in their place; Targets has them, too, as far as there is room. Waiting are those of Targets that get another kind of address
 	// when others are healthy with it.
@@ -123,9 +119,7 @@ type Input struct {
 	// nodes with the label node.kubernetes.io/exclude-from-external-load-balancers, and nodes that the
 	// cluster autoscaler is about to delete.
 	Nodes []*corev1.Node
-	// Excluded are the other nodes of the cluster with that label. They matter only for server-selector.
-	Excluded []*corev1.Node
-	// Servers of Nodes and Excluded, by ID.
+	// Servers of Nodes, by ID.
 	Servers map[int64]*hcloud.Server
 	// Unread is set if some servers could not be read. All targets stay then.
 	Unread bool
@@ -195,7 +189,7 @@ func Compute(in Input) (plan *LoadBalancer, notes []Note) {
 	private := usesPrivateIP(plan, in)
 	notes = append(notes, stayInNetwork(plan, in)...)
 	in.NetworkID = plan.NetworkID
-	notes = slices.Concat(notes, planTargets(plan, in, private), planSelector(plan, in, private), familyNotes(in, plan.Targets))
+	notes = slices.Concat(notes, planTargets(plan, in, private), familyNotes(in, plan.Targets))
 	plan.Services = planServices(in)
 	plan.Common = planCommonSettings(plan, in)
 	notes = slices.Concat(notes, dropRedirect(plan, in), portNotes(in), planHeir(in), planGuest(plan, in))

@@ -63,10 +63,20 @@ func server(id int64, public, private string) *hcloud.Server {
 	return s
 }
 
+// withServers returns a plan input with n servers, each with a Node.
+func withServers(annotations map[string]string, n int64) Input {
+	in := Input{Service: testService(annotations, [2]int32{80, 30080}), NetworkID: 5, Servers: map[int64]*hcloud.Server{}}
+	for id := int64(1); id <= n; id++ {
+		in.Servers[id] = server(id, fmt.Sprintf("203.0.113.%d", id), fmt.Sprintf("10.0.0.%d", id))
+		in.Nodes = append(in.Nodes, ccmtest.Node(fmt.Sprintf("node-%d", id), ccmtest.ProviderID(id)))
+	}
+	return in
+}
+
 // The condition of a Node may be wrong for a moment, and clients use its target.
 func TestATargetWhoseNodeHasNoRouteAnyMoreStays(t *testing.T) {
 	t.Parallel()
-	in := withPools(nil, "a", "a", "a")
+	in := withServers(nil, 3)
 	for _, n := range in.Nodes[:2] {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
 			Reason: nodeinfo.ReasonNoRoute}}
@@ -80,7 +90,7 @@ func TestATargetWhoseNodeHasNoRouteAnyMoreStays(t *testing.T) {
 // HCLOUD_NETWORK names another network by mistake: a new Node is a target in the network in which the load balancer stays.
 func TestANewNodeIsATargetInTheNetworkInWhichTheLoadBalancerStays(t *testing.T) {
 	t.Parallel()
-	in := withPools(map[string]string{"use-private-ip": "true"}, "a", "a")
+	in := withServers(map[string]string{"use-private-ip": "true"}, 2)
 	now := simple([]Target{{1, true}}, 80)
 	now.NetworkID = in.NetworkID
 	in.Current, in.NetworkID = built(now), 7

@@ -28,12 +28,6 @@ func readdress(plan *LoadBalancer, in Input) {
 	s.ready = s.ready && (!plan.unrouted || lingerOver)
 	// If one is unhealthy, it must not hold up the others without end. But if all are, it may be the address that does not work.
 	mayChange := s.ready || lingerOver && s.proven && !s.missing && !s.unknown && !leaves(plan, lb)
-	if !mayChange {
-		keepSelectors(plan, lb, now)
-	}
-	// A selector that leaves may take targets away for which there was no room in addition to it.
-	leaving, _ := (&difference{plan: plan, lb: lb}).selectors(nil)
-	mayChange = mayChange && len(leaving) == 0
 	for i, want := range plan.Targets {
 		t, is := now[want.ServerID]
 		atOnce := len(s.next) == 0 && !s.missing && (!s.unknown || lingerOver) || len(s.next) > 0 && mayChange && want.ServerID == s.next[0]
@@ -88,34 +82,7 @@ func look(plan *LoadBalancer, in Input, now map[int64]hcloud.LoadBalancerTarget)
 			s.ready, s.missing, s.unknown = false, s.missing || !is, s.unknown || isUnknown(t)
 		}
 	}
-	for _, t := range selectorsOf(in.Current) {
-		if (selectorTarget{t.LabelSelector.Selector, t.UsePrivateIP}) != plan.Selector {
-			continue // it leaves
-		}
-		for _, selected := range t.Targets {
-			s.ready, s.unknown = s.ready && IsHealthy(selected), s.unknown || isUnknown(selected)
-		}
-	}
 	return s
-}
-
-// keepSelectors keeps selectors as they are until the targets of type server in their place are healthy. The API allows each selector
-// once, so that it has to leave before it has the other kind of address.
-func keepSelectors(plan *LoadBalancer, lb *hcloud.LoadBalancer, now map[int64]hcloud.LoadBalancerTarget) {
-	changes := false
-	for _, s := range ownSelectors(lb) {
-		switch {
-		case s.Selector != plan.Selector.Selector:
-			plan.SelectorsStay, changes = true, true
-		case s.Private != plan.Selector.Private:
-			plan.Selector, changes = s, true
-		}
-	}
-	for _, t := range plan.Targets {
-		if has, is := now[t.ServerID]; changes && (!is || !IsHealthy(has)) {
-			plan.Waiting = append(plan.Waiting, t)
-		}
-	}
 }
 
 // hides reports whether the load balancer has to leave the public interface.

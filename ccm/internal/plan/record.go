@@ -30,8 +30,6 @@ type Record struct {
 	Shared bool `json:"shared,omitempty"`
 	// Common are the settings of a load balancer that several Services share.
 	Common commonSettings `json:"common,omitzero"`
-	// Selectors are the Service's. Other targets of type label_selector are foreign.
-	Selectors []string `json:"selectors,omitempty"`
 	// UserLabels are the keys of what the annotation labels has set, so that it is removed together with the annotation.
 	UserLabels []string `json:"labels,omitempty"`
 	// Lent marks a load balancer that the annotation adopt names, and ForeignServers are its targets at that time that had no Node.
@@ -54,16 +52,14 @@ func RecordOf(lb *hcloud.LoadBalancer) *Record {
 	}
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(lb.Labels)) {
-		switch {
-		case strings.HasPrefix(key, labelRecord):
+		if strings.HasPrefix(key, labelRecord) {
 			parts = append(parts, lb.Labels[key])
-		case !isEarlier(key):
+		} else {
 			r.Labels[key] = lb.Labels[key]
 		}
 	}
 	text := strings.Join(parts, "")
 	if text == "" {
-		r.readEarlier(lb)
 		return r
 	}
 	body := text[strings.LastIndex(text, ".")+1:]
@@ -179,13 +175,7 @@ func (r *Record) note(op Op, lb *hcloud.LoadBalancer) {
 	}
 	r.Leave(op.UID)
 	r.Own(op.UID, ports, op.Marks)
-	r.Shared, r.Common, r.Selectors = op.Shared, op.Common, nil
-	for _, s := range append(ownSelectors(lb), op.Selector) {
-		if s.Selector != "" && !slices.Contains(r.Selectors, s.Selector) {
-			r.Selectors = append(r.Selectors, s.Selector)
-		}
-	}
-	slices.Sort(r.Selectors)
+	r.Shared, r.Common = op.Shared, op.Common
 }
 
 // setUserLabels sets the wanted labels, and removes those that the annotation has set earlier. A label that was there before the

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -29,10 +28,6 @@ func joins(uid string, ports ...int) func(*Record) {
 	return func(r *Record) { r.Join(uid, ports) }
 }
 
-func selects(selectors ...string) func(*Record) {
-	return func(r *Record) { r.Selectors = slices.Sorted(slices.Values(selectors)) }
-}
-
 func sets(labels map[string]string) func(*Record) {
 	return func(r *Record) { r.setUserLabels(labels) }
 }
@@ -46,7 +41,7 @@ func fullRecord() *Record {
 		Ports: []int{80, 443}, Guests: map[string][]int{guestUID: {8443}, formerUID: nil}, Shared: true,
 		Common: commonSettings{By: "4e3c1f9a-0000-4000-8000-000000000009", Values: map[string]string{"algorithm-type": "least_connections",
 			"labels": "team=web,env=prod", "shared-namespaces": "blue,green", "type": "lb21"}},
-		Selectors: []string{"pool=web"}, UserLabels: []string{"env", "team"}, Lent: true, ForeignServers: []int64{7}}
+		UserLabels: []string{"env", "team"}, Lent: true, ForeignServers: []int64{7}}
 	for port := range 14 {
 		r.Ports = append(r.Ports, 30000+port)
 	}
@@ -60,7 +55,6 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	for i := range 100 {
 		large.Join(fmt.Sprintf("4e3c1f9a-0000-4000-8000-%012d", 100+i), []int{30000 + i, 40000 + i})
 		large.ForeignServers = append(large.ForeignServers, int64(100000000+i))
-		large.Selectors = append(large.Selectors, fmt.Sprintf("pool in (a, b), zone notin (ü%d)", i))
 	}
 	for name, r := range map[string]*Record{"empty": {Labels: map[string]string{"color": "blue"}}, "full": fullRecord(), "large": large} {
 		labels := r.Encode()
@@ -105,59 +99,6 @@ func TestADamagedRecordRemembersNothingAndProtects(t *testing.T) {
 		if now := RecordOf(&hcloud.LoadBalancer{Labels: r.Encode()}); !reflect.DeepEqual(now, r) {
 			t.Errorf("%s: written anew: %+v", name, now)
 		}
-	}
-}
-
-// These labels were written by the version before the record.
-func TestTheLabelsOfEarlierVersionsAreCarriedOver(t *testing.T) {
-	t.Parallel()
-	lb := &hcloud.LoadBalancer{Labels: map[string]string{
-		"ccm-from-scratch/adopted":                "true",
-		"ccm-from-scratch/cluster-uid":            "c1",
-		"ccm-from-scratch/foreign-servers":        "7",
-		"ccm-from-scratch/guest-" + guestUID:      "",
-		"ccm-from-scratch/guestports-" + guestUID: "8443",
-		"ccm-from-scratch/labels":                 "b77349bf1fa9b26d.ca8b22d0db83a22d",
-		"ccm-from-scratch/last-guest-" + guestUID: "",
-		// A person has removed two labels of this one.
-		"ccm-from-scratch/last-guest-" + formerUID: "",
-		"ccm-from-scratch/last-owner":              ownerUID,
-		"ccm-from-scratch/owner-settings":          "000mfwgo33snf2gq3jnor4xazj5nrswc43ul5rw63tomvrxi2lpnzzqu3dbmjsw",
-		"ccm-from-scratch/owner-settings-2":        "001y4z5orswc3j5o5sweldfnz3d24dsn5sau43imfzgkzbnnzqw2zltobqwgzlt",
-		"ccm-from-scratch/owner-settings-3":        "002hvrgy5lffrtxezlfnyfhi6lqmu6wyyrsge",
-		"ccm-from-scratch/ports":                   "80.443.30000.30001.30002.30003.30004.30005.30006.30007.30008",
-		"ccm-from-scratch/ports-2":                 "30009.30010.30011.30012.30013",
-		"ccm-from-scratch/selectors":               "40adf40eef1f9e39",
-		"ccm-from-scratch/service-uid":             ownerUID,
-		"ccm-from-scratch/settings-of":             "4e3c1f9a-0000-4000-8000-000000000009",
-		"ccm-from-scratch/shared":                  "true",
-		"color":                                    "blue", "env": "prod", "team": "web",
-	}, Targets: []hcloud.LoadBalancerTarget{bySelector("pool=web", false), bySelector("foreign=1", false)}}
-	got, want := RecordOf(lb), fullRecord()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if labels := got.Encode(); !maps.Equal(labels, want.Encode()) {
-		t.Errorf("written: %v", labels)
-	}
-	for _, key := range []string{"found", "shared"} {
-		r := RecordOf(&hcloud.LoadBalancer{Labels: map[string]string{labelPrefix + key: "true"}})
-		if r.Found != (key == "found") || r.Shared != (key == "shared") || r.Lent {
-			t.Errorf("%s: got %+v", key, r)
-		}
-	}
-}
-
-// An earlier version that still runs may write its labels next to the record, which counts.
-func TestTheRecordOutranksEarlierLabels(t *testing.T) {
-	t.Parallel()
-	labels := recorded(nil, owns(ownerUID, 443))
-	labels["ccm-from-scratch/ports"] = "80"
-	if ports := PortsOf(&hcloud.LoadBalancer{Labels: labels}, ownerUID); !maps.Equal(ports, map[int]bool{443: true}) {
-		t.Errorf("ports %v", ports)
-	}
-	if now := recorded(labels); now["ccm-from-scratch/ports"] != "" {
-		t.Errorf("written: %v", now)
 	}
 }
 

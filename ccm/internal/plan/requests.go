@@ -51,7 +51,7 @@ func IPNet(p netip.Prefix) *net.IPNet {
 // API accepts that without a network.
 func CreateRequest(plan *LoadBalancer) hcloud.LoadBalancerCreateOpts {
 	record := Record{Labels: map[string]string{LabelLastOwner: plan.UID}}
-	record.note(Op{Kind: OpRecord, UID: plan.UID, Ports: plan.ports(), Marks: plan.Marks, Selector: plan.Selector,
+	record.note(Op{Kind: OpRecord, UID: plan.UID, Ports: plan.ports(), Marks: plan.Marks,
 		Shared: plan.Shared, Common: plan.Common}, &hcloud.LoadBalancer{})
 	record.setUserLabels(plan.Labels)
 	opts := hcloud.LoadBalancerCreateOpts{
@@ -83,13 +83,6 @@ func CreateRequest(plan *LoadBalancer) hcloud.LoadBalancerCreateOpts {
 			Type:         hcloud.LoadBalancerTargetTypeServer,
 			Server:       hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: t.ServerID}},
 			UsePrivateIP: &t.Private,
-		})
-	}
-	if s := plan.Selector; s.Selector != "" && (!s.Private || opts.Network != nil) {
-		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{
-			Type:          hcloud.LoadBalancerTargetTypeLabelSelector,
-			LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: s.Selector},
-			UsePrivateIP:  &s.Private,
 		})
 	}
 	return opts

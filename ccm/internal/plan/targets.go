@@ -21,8 +21,7 @@ func usesPrivateIP(plan *LoadBalancer, in Input) bool {
 	case !plan.Public:
 		return true
 	case in.Wrong["use-private-ip"] && in.Current != nil:
-		return slices.ContainsFunc(ServerTargets(in.Current), func(t Target) bool { return t.Private }) ||
-			slices.ContainsFunc(ownSelectors(in.Current), func(s selectorTarget) bool { return s.Private })
+		return hasPrivate(ServerTargets(in.Current))
 	}
 	return in.Settings.UsePrivateIP != nil && *in.Settings.UsePrivateIP
 }
@@ -153,7 +152,7 @@ func (in Input) allForeign() bool {
 	return len(in.Nodes) > 0 && !slices.ContainsFunc(in.Nodes, func(n *corev1.Node) bool { return !nodeinfo.IsForeign(n) })
 }
 
-// unsure reports whether it is not known what would replace a target or a selector that is removed. Then all stay.
+// unsure reports whether the replacement of a target is unknown. All targets stay then.
 func (in Input) unsure() bool { return in.Unread || in.allForeign() }
 
 // skippedNotes warns about nodes that are not targets.

@@ -71,7 +71,6 @@ var notCopied = map[string]string{
 	"primary-ipv6":            "cannot change",
 	"use-private-ip":          "usesPrivateIP",
 	"node-selector":           "selectedNodes",
-	"server-selector":         "planSelector",
 	"keep-on-delete":          "deletionSettings",
 	"hostname":                "the Service's status",
 	"ipv6-disabled":           "the Service's status",

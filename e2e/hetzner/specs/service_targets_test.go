@@ -1,11 +1,9 @@
 package specs
 
 import (
-	"maps"
 	"net/http"
 	"time"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -21,43 +19,6 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 	BeforeEach(func(ctx SpecContext) {
 		env = hetzner.NewEnv(ctx, hetzner.Options{})
 	})
-
-	It("reaches all servers with a label by one target, without a request that fails", Label(framework.OwnCloud),
-		framework.Needs(framework.SelectorTargets), func(ctx SpecContext) {
-			names := []string{"node-1", "node-2", "node-3"}
-			for _, name := range names {
-				env.Nodes.Create(ctx, name)
-			}
-			servers, err := env.Cloud.Client.Server.All(ctx)
-			Expect(err).NotTo(HaveOccurred())
-			for _, server := range servers {
-				labels := maps.Clone(server.Labels)
-				labels["pool"] = "web"
-				_, _, err := env.Cloud.Client.Server.Update(ctx, server, hcloud.ServerUpdateOpts{Labels: labels})
-				Expect(err).NotTo(HaveOccurred())
-			}
-			env.Services.Create(ctx, "web", func(s *corev1.Service) {
-				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-			})
-			address := env.Traffic.AwaitServed(ctx, "web")
-			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
-			stream := env.Traffic.Stream(ctx, address, framework.Port)
-
-			env.Services.Update(ctx, "web", annotate(map[string]string{"server-selector": "pool=web"}))
-			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-				g.Expect(lb.Targets).To(HaveExactElements(And(
-					HaveField("Type", hcloud.LoadBalancerTargetTypeLabelSelector), HaveField("Targets", HaveLen(len(names))))))
-			})
-			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
-
-			By("making each node a target of its own again")
-			env.Services.Update(ctx, "web", annotate(map[string]string{"server-selector": ""}))
-			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-				g.Expect(lb.Targets).To(HaveLen(len(names)))
-			})
-			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
-			stream.ExpectUndisturbed()
-		})
 
 	It("has the nodes as targets that the node selector chooses, and no others", framework.Needs(framework.NodeSelector),
 		func(ctx SpecContext) {

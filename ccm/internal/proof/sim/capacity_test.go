@@ -68,10 +68,8 @@ func (g *guard) noteHealth(lb *hcloud.LoadBalancer) {
 		g.healthyAt[lb.ID] = map[int64]time.Time{}
 	}
 	for _, t := range lb.Targets {
-		for _, t := range append(t.Targets, t) {
-			if t.Server != nil && isHealthy(t) {
-				g.healthyAt[lb.ID][t.Server.Server.ID] = time.Now()
-			}
+		if t.Server != nil && isHealthy(t) {
+			g.healthyAt[lb.ID][t.Server.Server.ID] = time.Now()
 		}
 	}
 }
@@ -89,19 +87,15 @@ func (g *guard) checkCapacity(action string, body []byte, lb *hcloud.LoadBalance
 	if action != "remove_target" || lb == nil || g.ownerOf(lb) == nil {
 		return
 	}
-	var removed struct {
-		Server        struct{ ID int64 }
-		LabelSelector struct{ Selector string } `json:"label_selector"`
-	}
+	var removed struct{ Server struct{ ID int64 } }
 	must(json.Unmarshal(body, &removed))
 	leaves := func(t hcloud.LoadBalancerTarget) bool {
-		return t.Server != nil && t.Server.Server.ID == removed.Server.ID ||
-			t.LabelSelector != nil && t.LabelSelector.Selector == removed.LabelSelector.Selector
+		return t.Server != nil && t.Server.Server.ID == removed.Server.ID
 	}
 	before, after := healthyServers(lb.Targets), healthyServers(slices.DeleteFunc(slices.Clone(lb.Targets), leaves))
 	s := g.ownerOf(lb)
 	want := g.wantedTargets(s, lb, g.world.kube.nodes())
-	most := 1 + max(0, len(want)-room(s, lb)) // a selector may have served more than there is room for without it
+	most := 1
 	if len(lb.Targets) >= lb.LoadBalancerType.MaxTargets-1 {
 		most++
 	}
@@ -201,19 +195,17 @@ func (g *guard) mustLeave(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
 func healthyServers(targets []hcloud.LoadBalancerTarget) map[int]map[int64]bool {
 	healthy := map[int]map[int64]bool{}
 	for _, t := range targets {
-		for _, t := range append(slices.Clone(t.Targets), t) {
-			if t.Server == nil {
+		if t.Server == nil {
+			continue
+		}
+		for _, h := range t.HealthStatus {
+			if h.Status != hcloud.LoadBalancerTargetHealthStatusStatusHealthy {
 				continue
 			}
-			for _, h := range t.HealthStatus {
-				if h.Status != hcloud.LoadBalancerTargetHealthStatusStatusHealthy {
-					continue
-				}
-				if healthy[h.ListenPort] == nil {
-					healthy[h.ListenPort] = map[int64]bool{}
-				}
-				healthy[h.ListenPort][t.Server.Server.ID] = true
+			if healthy[h.ListenPort] == nil {
+				healthy[h.ListenPort] = map[int64]bool{}
 			}
+			healthy[h.ListenPort][t.Server.Server.ID] = true
 		}
 	}
 	return healthy

@@ -217,7 +217,7 @@ func (g *guard) checkExposure(lb *hcloud.LoadBalancer) {
 // checkTargets makes sure that there are never fewer targets than before, than wanted, or than fit, less one.
 func (g *guard) checkTargets(before, after *hcloud.LoadBalancer) {
 	low, known := g.low[after.ID]
-	had, has := served(before), served(after)
+	had, has := serverTargets(before), serverTargets(after)
 	if s := g.ownerOf(after); !known || len(has) >= len(had) || s != nil && g.mustLeave(s, before) ||
 		len(before.Services) == 0 || // it serves nothing, such as that of an heir
 		g.forced[after.Labels[uidLabel]] { // a protected load balancer of a Service that has vanished follows the Nodes
@@ -259,7 +259,7 @@ func (g *guard) noteLow(lb *hcloud.LoadBalancer, anew bool) {
 	if s == nil {
 		return
 	}
-	n := min(len(served(lb)), len(g.wantedTargets(s, lb, g.world.kube.nodes())), room(s, lb))
+	n := min(len(serverTargets(lb)), len(g.wantedTargets(s, lb, g.world.kube.nodes())), room(lb))
 	if g.leavesNetwork(s, lb) {
 		n = 0
 	}

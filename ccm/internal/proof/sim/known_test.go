@@ -156,20 +156,6 @@ func byGuest(lb *hcloud.LoadBalancer, port int) bool {
 	return slices.ContainsFunc(all, func(ports []int) bool { return slices.Contains(ports, port) })
 }
 
-// served returns the servers that the load balancer reaches, as targets or by a label selector.
-func served(lb *hcloud.LoadBalancer) []int64 {
-	ids := serverTargets(lb)
-	for _, t := range lb.Targets {
-		for _, selected := range t.Targets {
-			if selected.Server != nil {
-				ids = append(ids, selected.Server.Server.ID)
-			}
-		}
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
 func serverTargets(lb *hcloud.LoadBalancer) (ids []int64) {
 	for _, t := range lb.Targets {
 		if t.Server != nil {
@@ -180,15 +166,9 @@ func serverTargets(lb *hcloud.LoadBalancer) (ids []int64) {
 	return ids
 }
 
-// room returns the number of servers for which the type has room. A label selector stands for all that it selects, as long as the
-// Service wants it.
-func room(s *corev1.Service, lb *hcloud.LoadBalancer) int {
-	own := serverTargets(lb)
-	selected := len(served(lb)) - len(own)
-	if setting(s, "server-selector") == "" {
-		return lb.LoadBalancerType.MaxTargets - (len(lb.Targets) - len(own))
-	}
-	return lb.LoadBalancerType.MaxTargets - (len(lb.Targets) - len(own)) + selected
+// room returns the number of servers for which the type has room, next to the targets of others.
+func room(lb *hcloud.LoadBalancer) int {
+	return lb.LoadBalancerType.MaxTargets - (len(lb.Targets) - len(serverTargets(lb)))
 }
 
 // twinned reports whether the machine of a server has registered twice.

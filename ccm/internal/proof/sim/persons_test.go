@@ -27,10 +27,10 @@ func onLB(do func(*world, *hcloud.LoadBalancer, int) error) act {
 
 // fillLB adds targets of type ip, so that there is room for so many servers.
 func fillLB(w *world, lb *hcloud.LoadBalancer, room int) error {
-	if s := w.guard.ownerOf(lb); s == nil || setting(s, "server-selector") != "" || len(served(lb)) > len(serverTargets(lb)) {
-		return nil // a change from a label selector to servers, or to another address, needs room
+	if w.guard.ownerOf(lb) == nil {
+		return nil
 	}
-	for i := range lb.LoadBalancerType.MaxTargets - len(serverTargets(lb)) - (len(lb.Targets) - len(serverTargets(lb))) {
+	for i := range lb.LoadBalancerType.MaxTargets - len(lb.Targets) {
 		if i >= lb.LoadBalancerType.MaxTargets-room-(len(lb.Targets)-len(serverTargets(lb))) {
 			break
 		}

@@ -46,7 +46,7 @@ func (g *guard) wantedTargets(s *corev1.Service, lb *hcloud.LoadBalancer, nodes 
 		if server == nil || isExcluded(n) || n.DeletionTimestamp != nil {
 			continue
 		}
-		if lacksRoute(n) && !slices.Contains(served(lb), server.ID) {
+		if lacksRoute(n) && !slices.Contains(serverTargets(lb), server.ID) {
 			continue // it becomes a target once its route exists; as a target it stays
 		}
 		if usesPrivateIP(s, lb) && privateIP(server, g.networkLocked()) == "" {
@@ -220,25 +220,16 @@ func hasAddress(lb *hcloud.LoadBalancer, private string) bool {
 
 func (g *guard) quietTargets(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	nodes := g.world.kube.nodes()
-	want, has, own := g.wantedTargets(s, lb, nodes), served(lb), serverTargets(lb)
+	want, has := g.wantedTargets(s, lb, nodes), serverTargets(lb)
 	for _, id := range has {
-		excluded := slices.ContainsFunc(nodes, func(n *corev1.Node) bool {
-			return isExcluded(n) && serverIDOf(n) == id
-		})
-		if excluded && !slices.Contains(own, id) && len(want) > lb.LoadBalancerType.MaxTargets {
-			continue // a label selects it, and there is no room for a target per Node
-		}
-		if g.isLastHealthy(lb, id) {
-			continue
-		}
-		// A label selects more than Nodes, and an adoption leaves what was there.
-		if !slices.Contains(want, id) && (excluded || slices.Contains(own, id)) && !g.adopted[lb.ID] {
+		// An adoption leaves the targets that were there.
+		if !slices.Contains(want, id) && !g.isLastHealthy(lb, id) && !g.adopted[lb.ID] {
 			return fmt.Errorf("targets %v, want %v", has, want)
 		}
 	}
 	for _, id := range want {
 		if !slices.Contains(has, id) && len(lb.Targets) < lb.LoadBalancerType.MaxTargets {
-			return fmt.Errorf("targets %v, want %v, room %d", has, want, room(s, lb))
+			return fmt.Errorf("targets %v, want %v, room %d", has, want, room(lb))
 		}
 	}
 	for _, t := range lb.Targets {

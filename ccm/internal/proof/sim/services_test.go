@@ -52,8 +52,6 @@ var variants = []map[string]string{
 	{"name": "kept-%d", "keep-on-delete": "true"},
 	{"name": common, "shared": "true"}, {"name": common, "shared": "true"},
 	{"name": common, "shared": "true", "disable-public-network": "true"},
-	{"server-selector": "pool=web"},
-	{"server-selector": "pool=web", "use-private-ip": "true"},
 	{"name": common, "shared": "true", "type": "lb21", "keep-on-delete": "true"},
 	{"name": common, "shared": "true", "algorithm-type": "least_connections", "use-private-ip": "true"},
 }

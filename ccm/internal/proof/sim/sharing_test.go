@@ -17,7 +17,7 @@ import (
 
 // commonNames are the annotations about a load balancer as a whole that Services here have.
 var commonNames = []string{"type", "algorithm-type", "disable-public-network", "use-private-ip", "private-ipv4", "labels",
-	"delete-protection", "keep-on-delete", "server-selector"}
+	"delete-protection", "keep-on-delete"}
 
 func commonOf(annotations map[string]string) map[string]string {
 	values := map[string]string{}

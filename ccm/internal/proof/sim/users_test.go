@@ -165,11 +165,7 @@ func (w *world) addServer(name string, after time.Duration) {
 	if network == nil {
 		return
 	}
-	labels := map[string]string{}
-	if number, _ := strconv.Atoi(name[1:]); number%2 == 0 {
-		labels["pool"] = "web"
-	}
-	_, _, err := w.api.Server.Create(ctx, hcloud.ServerCreateOpts{Name: name, Labels: labels, ServerType: &hcloud.ServerType{Name: "cx23"},
+	_, _, err := w.api.Server.Create(ctx, hcloud.ServerCreateOpts{Name: name, ServerType: &hcloud.ServerType{Name: "cx23"},
 		Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"}, Networks: []*hcloud.Network{network}})
 	w.try(err)
 	w.joins = append(w.joins, join{time.Now().Add(after), name, name})
