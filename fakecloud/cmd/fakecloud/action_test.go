@@ -123,7 +123,7 @@ func (j *job) read(name string) string {
 // release makes a release whose program is that of the test.
 func (j *job) release(version string, sum func([]byte) string) {
 	j.Helper()
-	program, err := os.ReadFile(os.Args[0])
+	program, err := os.ReadFile(program())
 	if err != nil {
 		j.Fatal(err)
 	}
