@@ -183,6 +183,7 @@ func TestAReadOfRecordSetsCostsTheSameInALargeZone(t *testing.T) {
 
 // TestTheOrdersOfRecordSetsAreThoseOfTheirList compares the indexes with a list of all sets, also those of states that were read.
 func TestTheOrdersOfRecordSetsAreThoseOfTheirList(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
 	p, _ := serverCloud(t, Options{})
 	mustZone(t, p, CreateZone{Name: "example.com", Mode: ZonePrimary})

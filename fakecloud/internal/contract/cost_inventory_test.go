@@ -108,9 +108,9 @@ func (in *inventory) measure(send func(*inventory) func() int) (c cost, status i
 	return c, status
 }
 
-// noticeable is what a request among many may cost more than among few, for example for a longer way through a tree. A walk through all
-// others takes at least so much CPU time with the race detector.
-var noticeable = cost{cpu: 500 * time.Microsecond, allocs: 300, bytes: 64 << 10}
+// noticeable is the cost that a request among many may have above one among few, for example for a longer way through a tree. A walk
+// through all others takes at least so much CPU time.
+var noticeable = cost{cpu: 100 * time.Microsecond, allocs: 300, bytes: 64 << 10}
 
 const (
 	fewOthers  = 50

@@ -28,8 +28,8 @@ type cost struct {
 	allocs, bytes float64
 }
 
-// negligible is a cost that no client notices in others, also with the race detector. Growth below it is noise.
-var negligible = cost{cpu: 60 * time.Millisecond, allocs: 20_000, bytes: 8 << 20}
+// negligible is a cost that no client notices in others. Growth below it is noise.
+var negligible = cost{cpu: 12 * time.Millisecond, allocs: 20_000, bytes: 8 << 20}
 
 // costOf runs f, which is one request, without a garbage collection.
 func costOf(f func()) cost {
