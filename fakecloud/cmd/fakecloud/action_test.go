@@ -210,7 +210,8 @@ func TestTheActionRefusesWhatItCannotTrust(t *testing.T) {
 	if out, err := j.bash("PATH=" + quote(few) + "; . " + quote(script)); err == nil || !strings.Contains(out, "Go is not installed") {
 		t.Errorf("without Go: %v\n%s", err, out)
 	}
-	j = newJob(t, map[string]string{"args": "--actions=soon"})
+	j = newJob(t, map[string]string{"args": "--actions=soon", "version": "v0.1.0"})
+	j.release("v0.1.0", checksum)
 	if out, err := j.action(); err == nil || !strings.Contains(out, "must be instant") {
 		t.Errorf("a wrong flag: %v\n%s", err, out)
 	}
