@@ -123,7 +123,7 @@ func (j *job) read(name string) string {
 // release makes a release whose program is that of the test.
 func (j *job) release(version string, sum func([]byte) string) {
 	j.Helper()
-	program, err := os.ReadFile(os.Args[0])
+	program, err := os.ReadFile(program())
 	if err != nil {
 		j.Fatal(err)
 	}
@@ -210,7 +210,8 @@ func TestTheActionRefusesWhatItCannotTrust(t *testing.T) {
 	if out, err := j.bash("PATH=" + quote(few) + "; . " + quote(script)); err == nil || !strings.Contains(out, "Go is not installed") {
 		t.Errorf("without Go: %v\n%s", err, out)
 	}
-	j = newJob(t, map[string]string{"args": "--actions=soon"})
+	j = newJob(t, map[string]string{"args": "--actions=soon", "version": "v0.1.0"})
+	j.release("v0.1.0", checksum)
 	if out, err := j.action(); err == nil || !strings.Contains(out, "must be instant") {
 		t.Errorf("a wrong flag: %v\n%s", err, out)
 	}

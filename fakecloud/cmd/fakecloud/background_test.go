@@ -34,7 +34,7 @@ func newShell(t *testing.T, env ...string) *shell {
 }
 
 func (s *shell) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], args...)
+	cmd := exec.Command(program(), args...)
 	cmd.Env = append(append(os.Environ(), "TEST_RUN_FAKECLOUD=1", "HCLOUD_TOKEN=", "FAKECLOUD_STATE_FILE="+s.stateFile), s.env...)
 	return cmd
 }

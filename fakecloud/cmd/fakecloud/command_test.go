@@ -22,6 +22,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
 
 // TestMain lets a test run this program, or the baseline of BenchmarkLoad, as a process of its own.
@@ -34,8 +35,30 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	_ = os.RemoveAll(programFolder)
+	os.Exit(status)
 }
+
+// programFolder has the program, if a test needed it and this process has the race detector.
+var programFolder string
+
+// program returns the file of the program that tests run as processes: this one, or one without the race detector. It would look for
+// races in each process, and nothing would read them.
+var program = sync.OnceValue(func() string {
+	if !longtest.Raced() {
+		return os.Args[0]
+	}
+	var err error
+	if programFolder, err = os.MkdirTemp("", "fakecloud"); err != nil {
+		panic(err)
+	}
+	file := filepath.Join(programFolder, "fakecloud"+filepath.Ext(os.Args[0]))
+	if out, err := exec.Command("go", "build", "-o", file, ".").CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("go build: %v\n%s", err, out))
+	}
+	return file
+})
 
 // lockedBuffer is a buffer for concurrent use.
 type lockedBuffer struct {
@@ -414,7 +437,7 @@ type process struct {
 // startProcess starts the program on free ports, and returns when it has printed where it listens.
 func startProcess(tb testing.TB, args ...string) process {
 	tb.Helper()
-	p := process{Cmd: exec.CommandContext(tb.Context(), os.Args[0], append([]string{"--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"},
+	p := process{Cmd: exec.CommandContext(tb.Context(), program(), append([]string{"--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"},
 		args...)...), logs: &lockedBuffer{}}
 	p.Env, p.Stderr = append(os.Environ(), "TEST_RUN_FAKECLOUD=1"), p.logs
 	out, err := p.StdoutPipe()

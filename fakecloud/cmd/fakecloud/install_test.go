@@ -36,7 +36,7 @@ func TestThePageWorksInAShell(t *testing.T) {
 		t.Skip("the page is for another shell")
 	}
 	bin := t.TempDir()
-	if err := os.Symlink(os.Args[0], filepath.Join(bin, "fakecloud")); err != nil {
+	if err := os.Symlink(program(), filepath.Join(bin, "fakecloud")); err != nil {
 		t.Fatal(err)
 	}
 	script := "set -eu\n"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 )
 
@@ -31,9 +32,8 @@ func TestKilledPrograms(t *testing.T) {
 			name: fmt.Sprintf("c%d", i), rnd: rand.New(rand.NewPCG(uint64(i), 1)), knows: map[string]string{}, ids: map[int64]bool{},
 		}
 	}
-	rnd := rand.New(rand.NewPCG(1, 2))
-	acknowledged := int64(0)
-	for range *kills {
+	acknowledged, parts := int64(0), longtest.Share(t, *kills, 5)
+	for _, part := range parts {
 		p := startProcess(t, "--state", dir, "--rate-limit", "0", "--actions", "20ms")
 		// A server whose deletion was acknowledged is shown until the action ends.
 		if err := remote.New(p.control).AwaitIdle(t.Context()); err != nil {
@@ -48,7 +48,7 @@ func TestKilledPrograms(t *testing.T) {
 			break
 		}
 		// After so many writes that were acknowledged, while others are under way.
-		n := 1 + rnd.Int64N(40)
+		n := 1 + rand.New(rand.NewPCG(part, 2)).Int64N(40)
 		var done atomic.Int64
 		var wg sync.WaitGroup
 		for _, w := range all {
@@ -74,7 +74,7 @@ func TestKilledPrograms(t *testing.T) {
 	if err := remote.New(p.control).AwaitIdle(ctx); err != nil {
 		t.Errorf("actions do not go on after a restart: %v", err)
 	}
-	t.Logf("%d kills, %d writes were acknowledged", *kills, acknowledged)
+	t.Logf("%d kills, %d writes were acknowledged", len(parts), acknowledged)
 }
 
 // writer is a client that keeps what it was told.

@@ -56,7 +56,7 @@ func newClusterNetwork(t *testing.T) *clusterNetwork {
 		}
 		c.nodes = append(c.nodes, n)
 	}
-	c.process = exec.CommandContext(t.Context(), os.Args[0], "--listen", "172.30.0.10:4242", "--control", off, "--actions", "instant",
+	c.process = exec.CommandContext(t.Context(), program(), "--listen", "172.30.0.10:4242", "--control", off, "--actions", "instant",
 		"--speed", "20",
 		"--data-plane-interface", "eth0", "--load-balancer-ipv4", "172.30.100.0/24", "--reserved", "172.30.0.0/24",
 		"--router-interface", "eth0", "--router-network", "cluster", "--metadata", "169.254.169.254:80")

@@ -14,6 +14,7 @@ import (
 
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
@@ -92,6 +93,7 @@ func TestAStateThatWasReadNeverChanges(t *testing.T) {
 
 // TestTheIndexesOfAStateThatWasReadNeverChange writes at random. Each state must keep its orders, labels and actions.
 func TestTheIndexesOfAStateThatWasReadNeverChange(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
 	p, _ := clockedCloud(t)
 	r := rand.New(rand.NewPCG(1, 0))

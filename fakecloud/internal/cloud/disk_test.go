@@ -17,6 +17,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 )
 
@@ -163,7 +164,7 @@ func (m *model) cloudOperations() []func() {
 // TestTheDiskHasTheWholeCloud runs random histories and compares what is on the disk with the cloud.
 func TestTheDiskHasTheWholeCloud(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for _, seed := range longtest.Share(t, 6, 1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			p, clk := serverCloud(t, Options{Seed: 1})

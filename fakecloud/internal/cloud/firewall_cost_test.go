@@ -10,6 +10,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cputime"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
 
 // The tests of this file measure the whole process, so that none of them is parallel. They count allocated bytes, and the CPU
@@ -139,6 +140,7 @@ func check(t *testing.T, err error) {
 //
 //nolint:paralleltest // it measures the process
 func TestTheCostOfAServerDoesNotGrowWithFirewalls(t *testing.T) {
+	longtest.SkipRace(t)
 	constant(t, "100 servers", 1, 1000, func(others int) func() {
 		p := costCloud(t)
 		other := labelledServers(t, p, 1, "role", "other")
@@ -161,6 +163,7 @@ func TestTheCostOfAServerDoesNotGrowWithFirewalls(t *testing.T) {
 //
 //nolint:paralleltest // it measures the process
 func TestTheCostOfAFirewallDoesNotGrowWithServers(t *testing.T) {
+	longtest.SkipRace(t)
 	constant(t, "30 firewalls", 10, 3000, func(others int) func() {
 		p := costCloud(t)
 		labelledServers(t, p, others, "role", "other")
@@ -185,6 +188,7 @@ func TestTheCostOfAFirewallDoesNotGrowWithServers(t *testing.T) {
 
 //nolint:paralleltest // it measures the process
 func TestARequestOfManyServersIsLinear(t *testing.T) {
+	longtest.SkipRace(t)
 	linear(t, "servers of one firewall", 100, func(n int) func() {
 		p := costCloud(t)
 		targets := serverTargets(labelledServers(t, p, n, "role", "web"))
@@ -222,6 +226,7 @@ func TestARequestOfManyServersIsLinear(t *testing.T) {
 
 //nolint:paralleltest // it measures the process
 func TestARequestOfManySelectorsIsLinear(t *testing.T) {
+	longtest.SkipRace(t)
 	linear(t, "selectors of one firewall, 5 servers", 6, func(n int) func() {
 		p := costCloud(t)
 		labelledServers(t, p, 5, "role", "web")
@@ -250,6 +255,7 @@ func TestARequestOfManySelectorsIsLinear(t *testing.T) {
 //
 //nolint:paralleltest // it measures the process
 func TestManyFirewallsAndServersAreLinear(t *testing.T) {
+	longtest.SkipRace(t)
 	linear(t, "firewalls and servers", 125, func(n int) func() {
 		p := costCloud(t)
 		return func() {

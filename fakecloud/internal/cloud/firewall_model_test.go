@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
 
 // firewallModel runs random operations on a few servers and firewalls.
@@ -107,8 +109,9 @@ func appliedTo(st *State) (text string) {
 // Firewalls and servers follow each change of one of them. After any history, they must be what checkFirewalls finds by looking
 // at all of them. A state that was read before never changes.
 func TestFirewallsAreWhatALookAtAllOfThemFinds(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
-	for seed := range uint64(8) {
+	for _, seed := range longtest.Share(t, 8, 1) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			p, clk := serverCloud(t, Options{})

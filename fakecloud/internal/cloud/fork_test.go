@@ -14,6 +14,7 @@ import (
 
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
@@ -183,17 +184,18 @@ func (m *model) smallOperations() []func() {
 // TestASnapshotDoesTheSame runs random operations, saves the cloud while all kinds of actions run, loads it into another one, and
 // runs the same operations on both. Both must have the same at every third step.
 func TestASnapshotDoesTheSame(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
 	kinds := map[string]bool{}
 	var mu sync.Mutex
 	t.Cleanup(func() {
 		for name := range workTypes() {
-			if !kinds[name] && name != "hypervisor_grace_ends" && name != "scenario_step" && name != "task_deadline" {
+			if !testing.Short() && !kinds[name] && name != "hypervisor_grace_ends" && name != "scenario_step" && name != "task_deadline" {
 				t.Errorf("no history had %s to do", name)
 			}
 		}
 	})
-	for seed := range uint64(12) {
+	for _, seed := range longtest.Share(t, 12, 1) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			options := Options{PublicIPv4: netip.MustParsePrefix("203.0.113.0/26"), Seed: 1}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
 
 func attach(t *testing.T, p Project, o hypervisor.Options) *HypervisorSession {
@@ -630,8 +631,9 @@ func TestWrongOptionsOfAHypervisor(t *testing.T) {
 // TestReferencesAgreeWithAFaultyHypervisor runs the model of the cloud with a hypervisor that fails, is late,
 // is suspended and makes wrong reports.
 func TestReferencesAgreeWithAFaultyHypervisor(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
-	for seed := range uint64(4) {
+	for _, seed := range longtest.Share(t, 4, 1) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			p, clk := serverCloud(t, Options{PublicIPv4: netip.MustParsePrefix("203.0.113.0/27")})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
 
 // watcher keeps what events say that a project owns, as a data plane does.
@@ -107,8 +108,9 @@ func checkJobs(t *testing.T, c *Cloud) {
 // TestADropLeavesNothing drops or resets a project while its actions run. Another project works in the meantime, and then has all
 // addresses that are taken.
 func TestADropLeavesNothing(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
-	for seed := range uint64(8) {
+	for _, seed := range longtest.Share(t, 8, 1) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			c, clk := autoCloud(t, Options{PublicIPv4: netip.MustParsePrefix("203.0.113.0/26")})

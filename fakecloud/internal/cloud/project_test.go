@@ -13,6 +13,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
 
 // autoCloud returns a cloud with automatic projects, whose actions take a second on a clock that only the test moves.
@@ -312,6 +313,7 @@ func TestAForkHasTheAutomaticProjects(t *testing.T) {
 //
 //nolint:paralleltest // it measures the process
 func TestManyProjectsAreLinear(t *testing.T) {
+	longtest.SkipRace(t)
 	linear(t, "projects that are made and dropped", 500, func(n int) func() {
 		c := New(Options{Clock: clock.RealClock{}, AutoProjects: true})
 		t.Cleanup(c.Close)

@@ -10,6 +10,7 @@ import (
 
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
@@ -331,8 +332,9 @@ func (m *model) operations() []func() {
 }
 
 func TestReferencesAgreeAfterRandomOperations(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
-	for seed := range uint64(8) {
+	for _, seed := range longtest.Share(t, 8, 1) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			// The pool is small, so that addresses are reused.

@@ -5,8 +5,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
+
+func TestCloudWithoutTheRaceDetector(t *testing.T) {
+	t.Parallel()
+	longtest.Unraced(t)
+}
 
 // TestEveryTableIsInTheListOfResources fails if a table of State is not in the list. Resets and transactions
 // would silently skip such a table.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
@@ -59,6 +60,7 @@ func rrsetsOf(n int) []RRSet {
 }
 
 func TestTheCostOfAZoneIsThatOfItsRecordSets(t *testing.T) {
+	longtest.SkipRace(t)
 	p, _ := serverCloud(t, Options{})
 	names := 0
 	create := func(in CreateZone) func() {
@@ -84,6 +86,7 @@ func TestTheCostOfAZoneIsThatOfItsRecordSets(t *testing.T) {
 }
 
 func TestAChangeOfARecordSetCostsTheSameInALargeZone(t *testing.T) {
+	longtest.SkipRace(t)
 	p, _ := serverCloud(t, Options{})
 	for name, n := range map[string]int{"small.example": 100, "large.example": 10_000} {
 		mustZone(t, p, CreateZone{Name: name, Mode: ZonePrimary, RRSets: rrsetsOf(n)})
@@ -130,6 +133,7 @@ func TestAChangeOfARecordSetCostsTheSameInALargeZone(t *testing.T) {
 }
 
 func TestAReadOfRecordSetsCostsTheSameInALargeZone(t *testing.T) {
+	longtest.SkipRace(t)
 	p, _ := serverCloud(t, Options{})
 	create := func(name string, n int) *Zone {
 		sets := rrsetsOf(n)
@@ -179,6 +183,7 @@ func TestAReadOfRecordSetsCostsTheSameInALargeZone(t *testing.T) {
 
 // TestTheOrdersOfRecordSetsAreThoseOfTheirList compares the indexes with a list of all sets, also those of states that were read.
 func TestTheOrdersOfRecordSetsAreThoseOfTheirList(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
 	p, _ := serverCloud(t, Options{})
 	mustZone(t, p, CreateZone{Name: "example.com", Mode: ZonePrimary})

@@ -16,6 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
 
 // The contract tests (TestContract…) compare fakecloud with the official API document, see contract.Find. Without the
@@ -69,6 +70,11 @@ func checkValues(t *testing.T, recorder *contract.Recorder, document *contract.D
 
 // onlyByFault are general error codes that fakecloud answers only by a fault rule.
 var onlyByFault = []string{"maintenance", "server_error", "bad_gateway", "unavailable", "timeout"}
+
+func TestContractWithoutTheRaceDetector(t *testing.T) {
+	t.Parallel()
+	longtest.Unraced(t)
+}
 
 func TestContractTheRoutesAreTheDocumentsOperations(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
 
 // queryTest sends requests that differ from a valid one in one query parameter.
@@ -94,6 +95,7 @@ func (q *queryTest) check(p contract.Parameter) {
 
 // TestContractEveryQueryParameter checks each query parameter of each operation, like the fields of bodies.
 func TestContractEveryQueryParameter(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
 	document := contract.ForTest(t)
 	recorder := contract.NewRecorder(document)

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
 
 func attack(t *testing.T, seed uint64) Attack {
@@ -35,6 +37,7 @@ func collect(t *testing.T, a Attack, n int) []Hostile {
 }
 
 func TestHostileRequestsAreTheSameForTheSameSeed(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
 	first, second, other := collect(t, attack(t, 1), 300), collect(t, attack(t, 1), 300), collect(t, attack(t, 2), 300)
 	differ := 0
@@ -52,6 +55,7 @@ func TestHostileRequestsAreTheSameForTheSameSeed(t *testing.T) {
 }
 
 func TestNoServerMayAcceptAHostileRequest(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
 	a := attack(t, 3)
 	kinds := make(map[string]int)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
 
 // body is the schema of a request or of a response, with its examples.
@@ -61,6 +63,7 @@ func TestEachSchemaAllowsTheInstancesMadeFromIt(t *testing.T) {
 }
 
 func TestEachSchemaRefusesInstancesWithOneMistake(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
 	refused := make(map[Kind]int)
 	for _, body := range bodies(ForTest(t)) {
@@ -97,6 +100,7 @@ func touches(a, b string) bool {
 // TestTheExamplesOfTheDocumentAreValid tests the checker with Hetzner's examples, on the day of the document. wrong lists
 // the examples that contradict their own schema.
 func TestTheExamplesOfTheDocumentAreValid(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
 	path, err := Find()
 	if err != nil {
@@ -133,6 +137,7 @@ func TestTheExamplesOfTheDocumentAreValid(t *testing.T) {
 }
 
 func TestInvalidBodiesAreRefusedAndNameTheirField(t *testing.T) {
+	longtest.SkipRace(t)
 	t.Parallel()
 	document := ForTest(t)
 	total := 0
