@@ -1,4 +1,4 @@
-// Package house tests that versions and generated files agree, and that each module is vetted once.
+// Package house tests what holds for the whole repository, such as that versions and generated files agree.
 package house
 
 import (

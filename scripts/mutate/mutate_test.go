@@ -45,7 +45,6 @@ func TestEachMutantIsASmallChange(t *testing.T) {
 	if _, err := parser.ParseFile(token.NewFileSet(), "p.go", out, 0); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	text := string(out)
 	for _, want := range []string{
 		`if (mutant(4) != ((!mutant(5) && (n == "")) || (!mutant(6) && (`, // the condition, and both operands of ||
 		`(mutant(7) || (((mutant(9) && len(n) == a) || (len(n) > a))))`,   // an operand of &&, and its limit
@@ -56,12 +55,12 @@ func TestEachMutantIsASmallChange(t *testing.T) {
 		"\tdefer cancel()\n\ttimer.Stop()\n\tif a > 3 && g(a) {\n\t\tklog.V(2).InfoS(\"what no test sees\")\n\t}\n\tpanic(\"no\")\n",
 		`return (mutant(11) != ((!(mutant(12) && a == 3) && (a <= 3))))`,
 	} {
-		if !strings.Contains(text, want) {
+		if !strings.Contains(out, want) {
 			t.Errorf("%s is missing", want)
 		}
 	}
 	if len(in.mutants) != 12 || t.Failed() {
-		t.Errorf("%d mutants, want 12:\n%s", len(in.mutants), text)
+		t.Errorf("%d mutants, want 12:\n%s", len(in.mutants), out)
 	}
 }
 

@@ -54,7 +54,7 @@ func parseNamed(text string) (all []namedMutant, err error) {
 			return nil, fmt.Errorf("line %d: %q comes before the first name: start with =", number+1, line)
 		}
 		m := &all[len(all)-1]
-		if len(m.changes) == 0 || !strings.Contains("-+!", kind) {
+		if len(m.changes) == 0 || !slices.Contains([]string{"-", "+", "!"}, kind) {
 			m.changes = append(m.changes, codeChange{})
 		}
 		c := &m.changes[len(m.changes)-1]

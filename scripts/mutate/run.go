@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,9 +81,7 @@ func (m *mutation) compile(ctx context.Context, folders []string, changed map[st
 				return fmt.Errorf("the overlay of the simulation: %w", err)
 			}
 		}
-		for file, by := range replace {
-			overlay.Replace[file] = by
-		}
+		maps.Copy(overlay.Replace, replace)
 		list, err := json.Marshal(overlay)
 		if err != nil {
 			return err

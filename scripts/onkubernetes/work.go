@@ -238,8 +238,8 @@ func (w *work) e2e(shards, procs int, labels, focus, ccm string) {
 			filter += " && (" + labels + ")"
 		}
 		return [][]string{{programs + "/ginkgo", "run", "--no-color", "--silence-skips", "--procs=" + strconv.Itoa(procs),
-			"--randomize-all", "--poll-progress-after=3m", "--timeout=40m", "--label-filter=" + filter, "--focus=" + focus, "--json-report=report.json",
-			"--output-dir=" + results, "--keep-going", source + "/e2e/hetzner/specs/specs.test"}}
+			"--randomize-all", "--poll-progress-after=3m", "--timeout=40m", "--label-filter=" + filter, "--focus=" + focus,
+			"--json-report=report.json", "--output-dir=" + results, "--keep-going", source + "/e2e/hetzner/specs/specs.test"}}
 	}
 	w.fill = func(ctx context.Context, f *files) { fillE2E(ctx, f, cmp.Or(ccm, ourCCM)) }
 	w.merge = func(ctx context.Context, results map[int]result, out io.Writer) error {

@@ -26,7 +26,7 @@ type published struct {
 
 func newPublished(t *testing.T) *published {
 	t.Helper()
-	folder := repository(t, changelog, "v1.2.3")
+	folder := repository(t, changelog, "v1.2.3", "v1.2.3")
 	p := &published{
 		folder: folder, files: filepath.Join(folder, "out/release/v1.2.3"), calls: filepath.Join(t.TempDir(), "calls"),
 		registry: startRegistry(t),
