@@ -1,9 +1,7 @@
 package ccm
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -13,8 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
@@ -187,62 +183,6 @@ func TestTheErrorNamesANetworkThatDoesNotExist(t *testing.T) {
 	}
 	if err := cloud.Check(t.Context()); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="intrenal"`) {
 		t.Errorf("Check: %v", err)
-	}
-}
-
-func TestOneListAnswersForAllNodes(t *testing.T) {
-	t.Parallel()
-	const n = 200
-	api := ccmtest.ServersAPI(t, n, ccmtest.Running)
-	cloud, clk := cloudOf(api, Config{ServerCacheTTL: 10 * time.Second})
-	index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	var nodes []*corev1.Node
-	for id := 1; id <= n; id++ {
-		nodes = append(nodes, ccmtest.Node(fmt.Sprintf("node-%d", id), ccmtest.ProviderID(int64(id))))
-		_ = index.Add(nodes[id-1]) // it takes any Node
-	}
-	cloud.evidence.SetListers(corelisters.NewNodeLister(index), nil)
-	askAll := func() {
-		var wg sync.WaitGroup
-		for _, node := range nodes {
-			wg.Go(func() {
-				if exists, err := cloud.instances.InstanceExists(context.Background(), node); err != nil || !exists {
-					t.Errorf("%s: %v, %v", node.Name, exists, err)
-				}
-			})
-		}
-		wg.Wait()
-	}
-	askAll()
-	if calls := len(api.Recorded()); calls != 4 {
-		t.Errorf("the first round of %d nodes took %d calls, want 4 pages", n, calls)
-	}
-	clk.Step(11 * time.Second)
-	askAll()
-	if calls := len(api.Recorded()) - 4; calls != 4 {
-		t.Errorf("a later round took %d calls, want 4", calls)
-	}
-}
-
-func TestOneNotReadyNodeCostsOneCallPerTTL(t *testing.T) {
-	t.Parallel()
-	api := ccmtest.ServersAPI(t, 200, ccmtest.Running)
-	cloud, clk := cloudOf(api, Config{ServerCacheTTL: 10 * time.Second})
-	node := ccmtest.Node("", ccmtest.ProviderID(17))
-	_, _ = cloud.instances.InstanceExists(t.Context(), node)
-	before := len(api.Recorded())
-	const rounds = 720 // rounds of the node lifecycle controller per hour
-	for range rounds {
-		clk.Step(5 * time.Second)
-		if exists, err := cloud.instances.InstanceExists(t.Context(), node); err != nil || !exists {
-			t.Fatal(exists, err)
-		}
-		if _, err := cloud.instances.InstanceShutdown(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if calls := len(api.Recorded()) - before; calls > rounds/2 {
-		t.Errorf("a NotReady node cost %d calls in an hour, want at most %d", calls, rounds/2)
 	}
 }
 

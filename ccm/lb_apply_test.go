@@ -271,38 +271,3 @@ func TestAnErrorOfTheWholeLoadBalancerEndsTheSync(t *testing.T) {
 		})
 	}
 }
-
-// A pool of nodes is replaced by another one, which together are more than the type allows.
-func TestASwitchOfNodePoolsKeepsTargets(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		nodes   int
-		actions string
-	}{
-		"13 and 13 nodes":          {13, "realistic"},
-		"25 and 25 nodes":          {25, "realistic"},
-		"13 and 13 nodes, at once": {13, "instant"}, // no new target is healthy when the first changes end
-		"25 and 25 nodes, at once": {25, "instant"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := tc.nodes
-			w := newWorld(t, tc.actions, n)
-			cloud := w.provider()
-			svc := newService("web", map[string]string{"use-private-ip": "true"}, 80)
-			w.ensure(cloud, svc)
-			w.nodes = nil
-			for i := range n {
-				w.addServer(fmt.Sprintf("new-%d", i+1))
-			}
-			seen := w.watch()
-			for range n + 1 { // an old target leaves when a new one is healthy
-				w.ensure(cloud, svc)
-				w.clock.Step(30 * time.Second)
-			}
-			if seen.fewest < n-1 || seen.healthy < n-1 || !slices.Equal(targetIDs(w.theLoadBalancer()), serverIDs(w.nodes)) {
-				t.Errorf("%v; targets %v", seen, targetIDs(w.theLoadBalancer()))
-			}
-		})
-	}
-}

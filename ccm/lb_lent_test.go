@@ -138,7 +138,7 @@ func TestALentLoadBalancerIsUsedAndGivenBack(t *testing.T) {
 	for _, by := range []string{"ID", "name"} {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
-			eachDeath(func(cutAt int, after bool) []string {
+			eachDeath(t, func(cutAt int, after bool) []string {
 				w := newWorld(t, "instant", 2)
 				lent, stranger := w.lend("front")
 				adopt := "front"

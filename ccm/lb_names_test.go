@@ -15,7 +15,7 @@ func TestALoadBalancerThatAPersonMadeIsGivenBack(t *testing.T) {
 	for value, stays := range map[string]bool{"": true, "true": true, "false": false} {
 		t.Run("keep-on-delete "+value, func(t *testing.T) {
 			t.Parallel()
-			eachDeath(func(cutAt int, after bool) []string {
+			eachDeath(t, func(cutAt int, after bool) []string {
 				w := newWorld(t, "instant", 1)
 				made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge",
 					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},

@@ -203,7 +203,7 @@ func TestSharingMayBeInterruptedAtAnyCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachDeath(func(cutAt int, after bool) []string {
+			eachDeath(t, func(cutAt int, after bool) []string {
 				w := newSharingWorld(t, "instant", 2)
 				first, second := w.shared()
 				svc := tc.change(first, second, newService("third", share, 9000))

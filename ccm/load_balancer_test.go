@@ -3,7 +3,6 @@ package ccm_test
 import (
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"path"
 	"slices"
@@ -18,39 +17,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
-
-func TestAServiceGetsALoadBalancerWithOneWrite(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 3)
-	cloud := w.provider()
-	svc := newService("web", map[string]string{"use-private-ip": "true", "name": "web"}, 80, 443)
-	status := w.ensure(cloud, svc)
-	calls := w.wire.take()
-	lb := w.theLoadBalancer()
-	if len(writes(calls)) != 1 {
-		t.Errorf("writes: %v", writes(calls))
-	}
-	if len(calls) > 7 {
-		t.Errorf("%d calls: %v", len(calls), calls)
-	}
-	if !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || !slices.Equal(listenPorts(lb), []int{80, 443}) || lb.Name != "web" ||
-		lb.Labels[ccm.LabelServiceUID] != "uid-web" || lb.LoadBalancerType.Name != "lb11" || len(lb.PrivateNet) != 1 {
-		t.Errorf("the load balancer: %+v", lb)
-	}
-	for _, target := range lb.Targets {
-		if !target.UsePrivateIP {
-			t.Errorf("target %d uses its public address", target.Server.Server.ID)
-		}
-	}
-	want := []string{lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String(), lb.PrivateNet[0].IP.String()}
-	var got []string
-	for _, i := range status.Ingress {
-		got = append(got, i.IP)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the status shows %v, want %v", got, want)
-	}
-}
 
 func TestASyncWithoutAChangeWritesNothing(t *testing.T) {
 	t.Parallel()
@@ -87,83 +53,6 @@ func TestASyncWithoutAChangeWritesNothing(t *testing.T) {
 				if calls = w.wire.take(); len(calls) > 1 {
 					t.Errorf("a second sync took %v", calls)
 				}
-			}
-		})
-	}
-}
-
-func TestChangesOfTheServiceReachTheLoadBalancer(t *testing.T) {
-	t.Parallel()
-	for _, actions := range []string{"instant", "realistic"} {
-		t.Run(actions, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, actions, 2)
-			cloud := w.provider()
-			svc := newService("web", nil, 80)
-			w.ensure(cloud, svc)
-			id := w.theLoadBalancer().ID
-
-			step := func(what string, change func(), check func(lb *hcloud.LoadBalancer) bool) {
-				t.Helper()
-				change()
-				w.ensure(cloud, svc)
-				w.clock.Step(time.Minute) // a target leaves when another one is healthy
-				w.ensure(cloud, svc)
-				if lb := w.theLoadBalancer(); lb.ID != id || !check(lb) {
-					t.Errorf("%s: %+v", what, lb)
-				}
-			}
-			step("a port more", func() { setPorts(svc, 80, 443) },
-				func(lb *hcloud.LoadBalancer) bool { return slices.Equal(listenPorts(lb), []int{80, 443}) })
-			step("a port less", func() { setPorts(svc, 443) },
-				func(lb *hcloud.LoadBalancer) bool { return slices.Equal(listenPorts(lb), []int{443}) })
-			step("another node port", func() { svc.Spec.Ports[0].NodePort = 31111 }, func(lb *hcloud.LoadBalancer) bool {
-				return lb.Services[0].DestinationPort == 31111 && lb.Services[0].HealthCheck.Port == 31111
-			})
-			step("a node more", func() { w.addServer("node-3") },
-				func(lb *hcloud.LoadBalancer) bool { return slices.Equal(targetIDs(lb), serverIDs(w.nodes)) })
-			step("a node less", func() { w.nodes = w.nodes[1:] },
-				func(lb *hcloud.LoadBalancer) bool { return slices.Equal(targetIDs(lb), serverIDs(w.nodes)) })
-			step("private addresses", func() { annotate(svc, map[string]string{"use-private-ip": "true"}) },
-				func(lb *hcloud.LoadBalancer) bool {
-					return len(lb.Targets) == 2 && lb.Targets[0].UsePrivateIP && lb.Targets[1].UsePrivateIP
-				})
-			step("no public interface", func() { annotate(svc, map[string]string{"disable-public-network": "true"}) },
-				func(lb *hcloud.LoadBalancer) bool {
-					return !lb.PublicNet.Enabled && len(svc.Status.LoadBalancer.Ingress) == 1 &&
-						svc.Status.LoadBalancer.Ingress[0].IP == lb.PrivateNet[0].IP.String()
-				})
-			step("another private address", func() { annotate(svc, map[string]string{"private-ipv4": "10.0.200.7"}) },
-				func(lb *hcloud.LoadBalancer) bool {
-					return lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.7")) && !lb.PublicNet.Enabled && len(lb.Targets) == 2
-				})
-			step("type, algorithm and name", func() {
-				annotate(svc, map[string]string{"type": "lb31", "algorithm-type": "least_connections", "name": "edge"})
-			}, func(lb *hcloud.LoadBalancer) bool {
-				return lb.LoadBalancerType.Name == "lb31" && lb.Algorithm.Type == "least_connections" && lb.Name == "edge"
-			})
-			step("http", func() {
-				annotate(svc, map[string]string{"protocol": "http", "http-sticky-sessions": "true", "health-check-protocol": "http",
-					"health-check-http-domain": "example.org"})
-			}, func(lb *hcloud.LoadBalancer) bool {
-				s := lb.Services[0]
-				return s.Protocol == "http" && s.HTTP.StickySessions && s.HealthCheck.HTTP.Domain == "example.org"
-			})
-			step("and all defaults again, except for what has none for an existing load balancer",
-				func() { svc.Annotations = map[string]string{} }, func(lb *hcloud.LoadBalancer) bool {
-					s := lb.Services[0]
-					return s.Protocol == "tcp" && s.HealthCheck.Protocol == "tcp" && lb.PublicNet.Enabled && !lb.Targets[0].UsePrivateIP &&
-						lb.Algorithm.Type == "least_connections" && lb.LoadBalancerType.Name == "lb31"
-				})
-			step("Local", func() {
-				svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
-			}, func(lb *hcloud.LoadBalancer) bool {
-				hc := lb.Services[0].HealthCheck
-				return hc.Protocol == "http" && hc.Port == 32000 && hc.HTTP.Path == "/healthz"
-			})
-			w.remove(cloud, svc)
-			if left := w.loadBalancers(); len(left) != 0 {
-				t.Errorf("left: %v", left)
 			}
 		})
 	}
@@ -578,72 +467,6 @@ func TestTheNameOfALoadBalancer(t *testing.T) {
 		lbs, _ := cloud.LoadBalancer()
 		if got := lbs.GetLoadBalancerName(t.Context(), "", newService("web", map[string]string{"name": name}, 80)); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
-		}
-	}
-}
-
-func TestManyServicesShareOneList(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 2)
-	cloud := w.provider()
-	var services []*corev1.Service
-	for i := range 20 {
-		svc := newService(fmt.Sprintf("s%d", i), nil, int32(8000+i))
-		services = append(services, svc)
-		w.ensure(cloud, svc)
-	}
-	w.clock.Step(time.Second)
-	for name, cloud := range map[string]*ccm.Cloud{"the one that wrote them": cloud, "one that has just started": w.provider()} {
-		w.wire.take()
-		for _, svc := range services {
-			w.ensure(cloud, svc)
-		}
-		if calls := w.wire.take(); len(calls) > 3 {
-			t.Errorf("20 Services without a change took %s %d calls: %v", name, len(calls), calls)
-		}
-	}
-}
-
-func TestASyncConvergesAfterAnAPIError(t *testing.T) {
-	t.Parallel()
-	for name, answer := range map[string]func() *http.Response{
-		"401": func() *http.Response { return apiError(401, "unauthorized") },
-		"423": func() *http.Response { return apiError(423, "locked") },
-		"409": func() *http.Response { return apiError(409, "conflict") },
-		"429": func() *http.Response { return apiError(429, "rate_limit_exceeded") },
-		"500": func() *http.Response { return apiError(500, "server_error") },
-		"503": func() *http.Response { return apiError(503, "unavailable") },
-	} {
-		for _, phase := range []string{"create", "update", "delete"} {
-			t.Run(name+" during "+phase, func(t *testing.T) {
-				t.Parallel()
-				w := newWorld(t, "realistic", 2)
-				cloud := w.provider()
-				svc := newService("web", nil, 80)
-				if phase != "create" {
-					w.ensure(cloud, svc)
-				}
-				bad := 0
-				w.wire.setIntercept(func(r *http.Request) *http.Response {
-					if bad++; bad%3 != 0 && bad < 12 {
-						return answer()
-					}
-					return nil
-				})
-				if phase == "delete" {
-					w.remove(cloud, svc)
-					if n := len(w.loadBalancers()); n != 0 {
-						t.Errorf("%d left", n)
-					}
-					return
-				}
-				setPorts(svc, 80, 443)
-				w.ensure(cloud, svc)
-				if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80, 443}) ||
-					!slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
-					t.Errorf("%+v", lb)
-				}
-			})
 		}
 	}
 }

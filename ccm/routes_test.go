@@ -160,18 +160,6 @@ func TestRoutesWiderThanTheClusterAreForeign(t *testing.T) {
 	}
 }
 
-func TestCreatingManyRoutesReadsTheNetworkOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 5)
-	cloud := w.provider()
-	w.wire.take()
-	reconcileRoutes(t, w, cloud, true)
-	calls := w.wire.take()
-	if len(writes(calls)) != 5 || len(calls) > 5+3 {
-		t.Errorf("5 routes took %v", calls)
-	}
-}
-
 func TestTheProviderWaitsForALockedNetwork(t *testing.T) {
 	t.Parallel()
 	for code, status := range map[string]int{"locked": http.StatusLocked, "conflict": http.StatusConflict} {
@@ -466,27 +454,6 @@ func TestLockedLoadBalancersDelayNoRoute(t *testing.T) {
 	<-done
 }
 
-// Three servers at once, whose routes wait for one another.
-func TestRoutesOfNewNodesTakeAsLongAsTheirActions(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "realistic", 3)
-	cloud := w.provider()
-	start := w.clock.Now()
-	w.wire.take()
-	reconcileRoutes(t, w, cloud, true)
-	took, calls := w.clock.Since(start), w.wire.take()
-	polls := 0
-	for _, c := range calls {
-		if strings.HasPrefix(c, "GET /actions/") {
-			polls++
-		}
-	}
-	t.Logf("three routes: %v, %d calls, %d of them polls", took, len(calls), polls)
-	if took > 5*time.Second || polls > 6 || len(w.networkRoutes()) != 3 {
-		t.Errorf("three routes took %v and %d polls: %v", took, polls, w.networkRoutes())
-	}
-}
-
 // A node gets pods and traffic once its route exists.
 func TestANewNodeIsUnavailableUntilItsRouteExists(t *testing.T) {
 	t.Parallel()
@@ -561,46 +528,4 @@ func TestANodeGetsItsRouteAtOnce(t *testing.T) {
 		w.must(err)
 	}
 	g.Eventually(w.networkRoutes).WithTimeout(time.Minute).Should(gomega.HaveLen(3)) // the clock stands still
-}
-
-// Routes of many nodes are in flight together, and their results are asked for together.
-func TestRoutesOfManyNodesShareTheirQuestions(t *testing.T) {
-	t.Parallel()
-	const n = 20
-	w := newWorld(t, "realistic", n)
-	r, _ := w.resyncOf(w.provider())
-	w.wire.take()
-	for range 5 {
-		if r.Routes(t.Context()) {
-			break
-		}
-	}
-	calls := w.wire.take()
-	if got := w.networkRoutes(); len(got) != n {
-		t.Errorf("%d routes, want %d; calls %v", len(got), n, calls)
-	}
-	polls := slices.DeleteFunc(calls, func(c string) bool { return !strings.HasPrefix(c, "GET /actions") })
-	if len(polls) > 3*n {
-		t.Errorf("%d questions about %d routes", len(polls), n)
-	}
-}
-
-// More Services than are compared at the same time.
-func TestOneComparisonServesManyServices(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	var services []runtime.Object
-	for i := range 25 {
-		svc := newService(fmt.Sprintf("s%d", i), nil, int32(8000+i))
-		w.ensure(cloud, svc)
-		services = append(services, svc)
-	}
-	w.clock.Step(time.Minute)
-	r, _ := w.resyncOf(cloud, services...)
-	w.wire.take()
-	r.LoadBalancers(t.Context())
-	if calls := w.wire.take(); len(calls) != 1 {
-		t.Errorf("a comparison without a difference takes %v", calls)
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/utils/clock"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
@@ -190,7 +191,11 @@ func TestSim(t *testing.T) {
 		return
 	}
 	var failures atomic.Int64
+	runs := ccmtest.Share(t, 5)
 	for seed := *firstFlag; seed < *firstFlag+*seedsFlag; seed++ {
+		if !runs() {
+			continue
+		}
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			if *untilFlag && failures.Load() > 0 {

@@ -22,21 +22,30 @@ func (c *cluster) budget(what string, most int, do func()) {
 
 func hour() { time.Sleep(time.Hour) }
 
+// manyNodes returns the number of nodes of a large cluster: 1,000, or a quarter of them with -short.
+func manyNodes() int {
+	if testing.Short() {
+		return 250
+	}
+	return 1000
+}
+
 // The limit of the API is 3600 requests an hour, for everything that runs in the project.
 func TestABigClusterLeavesTheRateLimitToOthers(t *testing.T) {
 	t.Parallel()
-	inBubble(t, 1000, false, func(c *cluster) {
-		c.budget("cold start of 1,000 nodes", 200, func() {
+	n := manyNodes()
+	inBubble(t, n, false, func(c *cluster) {
+		c.budget("cold start", 200, func() {
 			c.start(false)
 			time.Sleep(10 * time.Minute)
 		})
-		if n := c.initialized(); n != 1000 {
-			t.Fatalf("%d nodes are initialized", n)
+		if got := c.initialized(); got != n {
+			t.Fatalf("%d nodes are initialized", got)
 		}
 		c.ensure(c.addServices(20, nil))
 		time.Sleep(5 * time.Minute)
 		var steady int
-		c.budget("steady state of 1,000 nodes and 20 Services, per hour", 360, func() { steady = len(c.during(hour)) })
+		c.budget("steady state with 20 Services, per hour", 360, func() { steady = len(c.during(hour)) })
 		sum := 0.0
 		for _, n := range c.metric("ccm_api_requests_total") {
 			sum += n
@@ -114,7 +123,7 @@ func TestAServerThatIsGoneIsNoTargetOfANewService(t *testing.T) {
 
 func TestASyncWithoutAChangeReadsOnce(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{10, 1000} {
+	for _, n := range []int{10, manyNodes()} {
 		inBubble(t, n, false, func(c *cluster) {
 			c.start(false)
 			time.Sleep(10 * time.Minute)

@@ -4,6 +4,8 @@ package crash
 import (
 	"slices"
 	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 )
 
 // Death is where a process ends: at a request, before the other side gets it or after.
@@ -22,11 +24,15 @@ type End struct {
 // Sweep calls run with each series of deaths that leaves a state which no other series has left. run lets one process after the
 // other die, then one converge, and returns where this one could have died.
 //
-// To die twice in the same state is the same, so that the number of states bounds the number of runs.
-func Sweep(t *testing.T, run func(t *testing.T, deaths []Death) []End) {
+// To die twice in the same state is the same, so that the number of states bounds the number of runs. With -short, one of share series
+// runs.
+func Sweep(t *testing.T, share uint64, run func(t *testing.T, deaths []Death) []End) {
 	t.Helper()
-	states, most := map[string]bool{}, 0
+	states, most, runs := map[string]bool{}, 0, ccmtest.Share(t, share)
 	for todo := [][]Death{nil}; len(todo) > 0 && !t.Failed(); todo = todo[1:] {
+		if !runs() && len(todo[0]) > 0 {
+			continue
+		}
 		most = max(most, len(todo[0]))
 		for _, end := range run(t, todo[0]) {
 			if !states[end.State] {
