@@ -164,7 +164,7 @@ func (r *Request) pathID(kind store.Kind, param string) (int64, error) {
 // cached reports whether the form of the request's date is in the caches. They have only the form of the API's own date.
 func (r *Request) cached() bool { return r.date == r.api.date }
 
-// withID returns the handler of an operation whose path has the id of a resource.
+// withID returns the handler of an operation on one resource. The path has its id.
 func withID(kind store.Kind, handle func(*Request, int64) (Response, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(kind)
@@ -175,7 +175,7 @@ func withID(kind store.Kind, handle func(*Request, int64) (Response, error)) fun
 	}
 }
 
-// withBody returns the handler of an operation whose request has a body: a struct with bind's tags.
+// withBody returns the handler of an operation with a body. B is a struct with bind's tags.
 func withBody[B any](handle func(*Request, B) (Response, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		var body B
@@ -186,7 +186,7 @@ func withBody[B any](handle func(*Request, B) (Response, error)) func(*Request) 
 	}
 }
 
-// withIDAndBody is withID and withBody.
+// withIDAndBody returns the handler of an operation on one resource with a body.
 func withIDAndBody[B any](kind store.Kind, handle func(*Request, int64, B) (Response, error)) func(*Request) (Response, error) {
 	return withID(kind, func(r *Request, id int64) (Response, error) {
 		var body B
