@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ErrNotFound is in the error of a method whose server, load balancer or route does not exist.
+// ErrNotFound is the error, perhaps wrapped, of a method that is given a server, load balancer or route that does not exist.
 var ErrNotFound = errors.New("not found")
 
 // LabelRun is the label with the run's name on what a run creates in a cluster, and in a cloud that has labels.
@@ -28,7 +28,7 @@ const LabelRun = "ccm-from-scratch-e2e/run"
 
 // Driver makes clouds for specs.
 type Driver interface {
-	// Start makes a cloud for one spec, which ends with Close: on the embedded cluster.
+	// Start makes a cloud for one spec of the embedded cluster. The spec closes it.
 	Start(context.Context, Options) (Cloud, error)
 	// Open connects to the cloud of a cluster that exists, for all specs. Its settings are environment variables of the driver's own.
 	Open(context.Context, Options) (Cloud, error)
@@ -51,8 +51,8 @@ type Options struct {
 	Settings any
 }
 
-// Cloud is a cloud whose servers are the nodes of a cluster. A method returns when the change is made: a server that was created runs,
-// one that was deleted is gone. All methods may be called at the same time.
+// Cloud is a cloud that has a cluster's nodes as its servers. A method returns when the change is complete: a created server runs, a
+// deleted one is gone. All methods may be called at the same time.
 type Cloud interface {
 	// CreateServer creates a server in the cluster's network. Names are unique.
 	CreateServer(ctx context.Context, name string) (Server, error)
@@ -69,11 +69,11 @@ type Cloud interface {
 	DeleteLoadBalancer(ctx context.Context, id string) error
 	// CCM is what a CCM of this cloud is started with.
 	CCM() CCM
-	// Close ends what Start has made.
+	// Close removes everything that Start created.
 	Close() error
 }
 
-// CCM is what a CCM of a cloud is started with, in addition to what its description says.
+// CCM is the configuration with which a CCM of a cloud starts, in addition to its description.
 type CCM struct {
 	// Env are environment variables, such as the API's endpoint and a token.
 	Env map[string]string `json:"env,omitempty"`
@@ -98,8 +98,8 @@ type Server struct {
 	Zone   string `json:"zone,omitempty"`
 	// Running is false while it is off.
 	Running bool `json:"running"`
-	// Local is the address of this host to which the cloud's load balancers forward what is for this server: one of Options.Servers. It
-	// is not valid if the cloud forwards nothing here.
+	// Local is the server's address on this host, from Options.Servers: the cloud's load balancers send the server's connections there. It
+	// is not valid if the cloud forwards nothing to this host.
 	Local netip.Addr `json:"local,omitzero"`
 }
 
@@ -109,7 +109,7 @@ type LoadBalancer struct {
 	Name string `json:"name"`
 	// Service is the UID of the Service that it belongs to, empty if the cloud does not say: specs find it by the Service's status then.
 	Service types.UID `json:"service,omitempty"`
-	// Addresses are the IP addresses and host names by which clients reach it.
+	// Addresses are the IP addresses and host names of the load balancer, as clients use them.
 	Addresses []string `json:"addresses"`
 	Ports     []Port   `json:"ports"`
 }
@@ -118,7 +118,7 @@ type LoadBalancer struct {
 type Port struct {
 	Protocol corev1.Protocol `json:"protocol"`
 	Port     int32           `json:"port"`
-	// NodePort is the port of the targets. 0 if there are none and the cloud knows it only by them.
+	// NodePort is the port of the targets. It is 0 for a port without targets if the cloud learns the number from its targets.
 	NodePort int32    `json:"nodePort"`
 	Targets  []Target `json:"targets"`
 }
@@ -143,12 +143,12 @@ const (
 	Unknown Health = "unknown"
 )
 
-// Renamer is a cloud whose servers can get another name.
+// Renamer is a cloud that can rename servers.
 type Renamer interface {
 	RenameServer(ctx context.Context, id, name string) error
 }
 
-// Router is a cloud whose network has routes to the pods of nodes.
+// Router is a cloud with a network that routes to the pods of nodes.
 type Router interface {
 	Routes(context.Context) ([]Route, error)
 	AddRoute(context.Context, Route) error
@@ -156,22 +156,22 @@ type Router interface {
 	DeleteRoute(context.Context, Route) error
 }
 
-// Route is a route of the cluster's network. Specs do not look at its name: clouds and CCMs give routes names of their own.
+// Route is a route of the cluster's network. Specs ignore its name: each cloud and CCM names routes in another way.
 type Route struct {
 	Destination netip.Prefix `json:"destination"`
-	// Server is the ID of the server that the route leads to, empty if it leads to an address that is none of a server.
+	// Server is the ID of the server that the route leads to. It is empty if the route leads to an address without a server.
 	Server  string `json:"server,omitempty"`
 	Address string `json:"address,omitempty"`
 }
 
-// Dialer is a cloud whose load balancers are not reached from this host as any address is.
+// Dialer is a cloud with load balancers that this host cannot reach by an ordinary dial.
 type Dialer interface {
 	// Dial connects to "address:port" from outside of the cluster.
 	Dial(ctx context.Context, address string) (net.Conn, error)
 }
 
-// Mute is a cloud whose load balancers forward nothing, such as an emulator without a data plane. Specs look at what load balancers are
-// set to instead of sending requests through them.
+// Mute is a cloud with load balancers that forward nothing, such as an emulator without a data plane. Specs check the configuration of load
+// balancers instead of sending requests through them.
 type Mute interface {
 	// ForwardsNothing does nothing.
 	ForwardsNothing()
@@ -215,15 +215,15 @@ type Recorder interface {
 type Faulty interface {
 	// AddFault begins a fault and returns its name.
 	AddFault(context.Context, Fault) (name string, err error)
-	// Met returns how many calls have met a fault. The error is ErrNotFound if it has ended.
+	// Met returns the number of calls that met a fault. The error is ErrNotFound after the fault's end.
 	Met(ctx context.Context, name string) (int, error)
-	// RemoveFault ends a fault. The error is ErrNotFound if it has ended.
+	// RemoveFault ends a fault. The error is ErrNotFound if it is over already.
 	RemoveFault(ctx context.Context, name string) error
 }
 
 // Fault is how a class of calls fails.
 type Fault struct {
-	// Calls select by what calls do. Empty: all calls.
+	// Calls selects reads or writes. Empty: all calls.
 	Calls Calls `json:"calls,omitempty"`
 	// About selects calls about something. Empty: all calls.
 	About Subject `json:"about,omitempty"`
@@ -248,7 +248,7 @@ type Effect string
 
 // The effects.
 const (
-	// Unavailable: 503, or what the cloud answers if it is down.
+	// Unavailable: 503, or the cloud's usual answer when it is down.
 	Unavailable Effect = "unavailable"
 	// Internal: an error of the server, such as 500.
 	Internal Effect = "internal"
@@ -268,7 +268,7 @@ const (
 	Garbage Effect = "garbage"
 	// Hang: no answer until the fault is removed, and nothing is done.
 	Hang Effect = "hang"
-	// HangAfter: it is done, and there is no answer.
+	// HangAfter: it is done, but the answer never comes.
 	HangAfter Effect = "hang-after"
 	// Drop: the connection is closed without an answer, and nothing is done.
 	Drop Effect = "drop"
@@ -276,7 +276,7 @@ const (
 	LoseAnswer Effect = "lose-answer"
 )
 
-// Tagger is a cloud that other runs and people use, where what a run has made can be marked with LabelRun.
+// Tagger is a cloud that a run shares with other runs and people. It can mark load balancers of the run with LabelRun.
 type Tagger interface {
 	// Tag marks a load balancer. One that cannot be marked now is an error, and is tried again.
 	Tag(ctx context.Context, loadBalancer, run string) error

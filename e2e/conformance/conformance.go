@@ -1,8 +1,8 @@
-// Package conformance has the specs of what Kubernetes promises of every cloud-controller-manager (CCM), whatever its cloud. They know
-// the cloud by package cloud only: a test holds that nothing of one cloud is imported.
+// Package conformance has the specs of Kubernetes' promises about every cloud-controller-manager (CCM), on any cloud. The specs know the
+// cloud by package cloud only: a test refuses imports of a particular cloud.
 //
-// The text of each spec ends with where Kubernetes promises it, so that a failure is an argument. A spec that needs more than every CCM
-// must do says so by framework.Needs.
+// The text of each spec ends with the source of the promise, so that a failure is an argument. A spec that needs more than every CCM must
+// do says so by framework.Needs.
 //
 // A suite imports the package, registers a driver, and runs Ginkgo.
 package conformance
@@ -21,20 +21,20 @@ import (
 // Conformance labels all specs of this package.
 const Conformance = "conformance"
 
-// Where Kubernetes promises what the specs look at. The interfaces are those of k8s.io/cloud-provider/cloud.go, whose comments say what
-// their methods must do.
+// Sources of the promises that the specs check. The interfaces are those of k8s.io/cloud-provider/cloud.go. Their comments say how a CCM
+// must behave.
 const (
 	// metadata: the node controller writes what InstanceMetadata returns, and takes the taint away (KEP-2395).
 	metadata = " [InstancesV2.InstanceMetadata; KEP-2395]"
 	// exists: "InstanceExists returns true if the instance for the given node exists"; an error does not answer the question.
 	exists = " [InstancesV2.InstanceExists; node lifecycle controller]"
-	// shutdown: the node lifecycle controller taints a node whose instance is shut down.
+	// shutdown: the node lifecycle controller taints the node of an instance that is shut down.
 	shutdown = " [InstancesV2.InstanceShutdown; node.cloudprovider.kubernetes.io/shutdown]"
 	// ensure: "EnsureLoadBalancer creates a new load balancer, or updates the existing one", and must be idempotent.
 	ensure = " [LoadBalancer.EnsureLoadBalancer]"
 	// update: "UpdateLoadBalancer updates hosts under the specified load balancer".
 	update = " [LoadBalancer.UpdateLoadBalancer; KEP-3458]"
-	// remove: "EnsureLoadBalancerDeleted deletes the specified load balancer if it exists", also after a failure in the middle.
+	// remove: "EnsureLoadBalancerDeleted deletes the specified load balancer if it exists", even if an earlier call failed halfway.
 	remove = " [LoadBalancer.EnsureLoadBalancerDeleted; service.kubernetes.io/load-balancer-cleanup]"
 	// class: a Service with spec.loadBalancerClass is another implementation's (KEP-1959).
 	class = " [Service.spec.loadBalancerClass; KEP-1959]"
@@ -52,7 +52,7 @@ const (
 	restart = " [Kubernetes' controllers are level-triggered: a process may end at any time]"
 )
 
-// cleanup is the finalizer of a Service whose load balancer must be deleted first.
+// cleanup is the finalizer that keeps a Service until its load balancer is deleted.
 const cleanup = "service.kubernetes.io/load-balancer-cleanup"
 
 // awaitAnswer waits until a port of an address answers for the port of a Service with that name.
@@ -72,7 +72,7 @@ func awaitClosed(ctx context.Context, env *framework.Env, address string, number
 		WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(), "%s:%d still listens", address, number)
 }
 
-// failure is a way in which calls of the cloud's API fail.
+// failure describes how calls of the cloud's API fail.
 type failure struct {
 	text   string
 	effect cloud.Effect
@@ -86,7 +86,7 @@ var incidents = []failure{
 	{"drops the connection", cloud.Drop},
 }
 
-// outages are failures that tell a client nothing about what it has asked for.
+// outages are failures that say nothing about the requested object.
 var outages = append(slices.Clone(incidents),
 	failure{"answers with an internal error", cloud.Internal},
 	failure{"says that this is forbidden", cloud.Forbidden},

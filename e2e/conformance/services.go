@@ -80,7 +80,8 @@ var _ = Describe("A Service of type LoadBalancer", Label(Conformance, "service")
 	It("is left alone if its class belongs to another implementation"+class, func(ctx SpecContext) {
 		other := "example.com/other"
 		env.Services.Create(ctx, "foreign", func(s *corev1.Service) { s.Spec.LoadBalancerClass = &other })
-		// When a Service that was created later is ready, the CCM has seen the foreign one.
+		// The CCM sees Services in order: when this later Service is ready, the CCM knows the
+		// foreign one.
 		env.Services.Create(ctx, "web")
 		env.Services.AwaitIngress(ctx, "web")
 		env.CCM.AwaitIdle(ctx)

@@ -18,7 +18,7 @@ import (
 type CCM struct {
 	*Replica
 	env *Env
-	// start is the last start after which the CCM was not idle yet, else nil.
+	// start is the last start of the CCM. AwaitIdle sets it to nil once the CCM is idle.
 	start *start
 }
 
@@ -29,18 +29,17 @@ type Replica struct {
 	// pods is where it runs, nil if it is a process, or if the suite may not change it.
 	pods *PodCCM
 	name string
-	// ccm is whose replica it is, nil for a machine controller.
+	// ccm is the CCM that the replica belongs to, nil for a machine controller.
 	ccm *CCM
 	// elects says that the CCM elects a leader.
 	elects bool
-	// logFrom is where the process's output begins in its log file, to which an earlier run of the suite may
-	// have written.
+	// logFrom is the size of the log file when the process started. The file may hold the output of an earlier run of the suite.
 	logFrom int64
 }
 
 // CCMOptions are how one CCM differs from the usual one.
 type CCMOptions struct {
-	// LeaderElect makes it one of several, of which only the leader works.
+	// LeaderElect starts the CCM with leader election: of several replicas, only the leader works.
 	LeaderElect bool
 	// Args are added to the command line.
 	Args []string
@@ -48,9 +47,8 @@ type CCMOptions struct {
 	Env map[string]string
 }
 
-// Start starts a CCM. It does not wait until the CCM works: specs wait for what they want to see, and AwaitIdle waits until
-// the CCM has begun. The CCM ends with the spec. On a shared cluster, the CCM's pods run with these options until the spec
-// ends.
+// Start starts a CCM without waiting for it. Specs wait for the effects that they check, and AwaitIdle waits for the CCM's first request.
+// The CCM stops at the end of the spec. On a shared cluster, the CCM's pods run with these options until the spec ends.
 func (c *CCM) Start(ctx context.Context, o CCMOptions) *Replica {
 	GinkgoHelper()
 	renewed := c.renewed(ctx)
@@ -83,7 +81,7 @@ func leaderElection(on bool) []string {
 		"--leader-elect-retry-period=1s"}
 }
 
-// Stop ends the CCM gently and returns when it has ended.
+// Stop ends the CCM gently and waits for its end.
 func (r *Replica) Stop(ctx context.Context) error {
 	GinkgoHelper()
 	if r.Process != nil {
@@ -133,7 +131,7 @@ func (r *Replica) Denied() []string {
 	return denial.FindAllString(r.Log(), -1)
 }
 
-// ExpectEnd waits until the CCM has ended by itself and returns its exit code.
+// ExpectEnd waits until the CCM exits by itself. It returns the exit code.
 func (r *Replica) ExpectEnd(ctx context.Context) int {
 	GinkgoHelper()
 	Eventually(r.Done()).WithContext(ctx).WithTimeout(Timeout).Should(BeClosed(), "the process still runs")

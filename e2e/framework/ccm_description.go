@@ -24,8 +24,8 @@ const EnvCCM = "CCM"
 // EnvProbe asks to run every spec, whatever the CCM's file says that it lacks (make e2e-probe).
 const EnvProbe = "E2E_PROBE"
 
-// CCMDescription describes the cloud-controller-manager that the specs test: where it comes from, what identifies it,
-// and what it does not do. The zero value is not usable.
+// CCMDescription describes the cloud-controller-manager that the specs test: its origin, its identity, and the features that it lacks. The
+// zero value is not usable.
 type CCMDescription struct {
 	// Name is its name in reports.
 	Name string `json:"name"`
@@ -35,7 +35,8 @@ type CCMDescription struct {
 	Driver        string   `json:"driver,omitempty"`
 	DriverCommand []string `json:"driverCommand,omitempty"`
 
-	// Binary is the program for the embedded cluster. Source is a folder with the Go source of its main package, which is built instead.
+	// Binary is the program for the embedded cluster. Source is a folder with the source of its main package. The suite builds Source if it
+	// is set.
 	Binary string `json:"binary,omitempty"`
 	Source string `json:"source,omitempty"`
 	// Manifest is a file with everything that deploys it into a cluster. On the embedded cluster, its service account says what the CCM
@@ -43,16 +44,16 @@ type CCMDescription struct {
 	// HCLOUD_ENDPOINT, Env and Args; it must read the token and the network's name from the keys token and network of the Secret hcloud
 	// in its namespace.
 	Manifest string `json:"manifest,omitempty"`
-	// Image is the name of the container's image, and Archive the file of `docker save` with it, which is loaded
-	// into the nodes. Without Archive, the nodes pull the image.
+	// Image is the name of the container's image. Archive is a file of `docker save` with the image. The suite loads it into the nodes.
+	// Without Archive, the nodes pull the image.
 	Image   string `json:"image,omitempty"`
 	Archive string `json:"archive,omitempty"`
 	// Namespace and Workload are where it runs: the name of its Deployment or DaemonSet.
 	Namespace string `json:"namespace,omitempty"`
 	Workload  string `json:"workload,omitempty"`
-	// Env and Args are added to what the suite starts it with, and win over it. The suite gives it the flags of
-	// any CCM that is made with k8s.io/cloud-provider, and what the driver of its cloud says, such as the API's endpoint. In
-	// values of Env, the driver's names in braces, such as {location}, stand for its values.
+	// Env and Args extend the suite's environment and command line, and win over them. The suite passes the flags of any CCM that is built
+	// with k8s.io/cloud-provider, and the settings of the cloud's driver, such as the API's endpoint. A name of the driver in braces, such
+	// as {location}, is replaced in values of Env.
 	Env  map[string]string `json:"env,omitempty"`
 	Args []string          `json:"args,omitempty"`
 	// CloudProvider is the value of its flag --cloud-provider; "" is ProviderPrefix without "://".
@@ -60,8 +61,7 @@ type CCMDescription struct {
 
 	// ProviderPrefix begins the provider IDs of its nodes, such as "hcloud://".
 	ProviderPrefix string `json:"providerPrefix"`
-	// OwnerLabel is the label of a load balancer whose value is the UID of the Service that it is made for. It may be empty if the
-	// cloud has no labels.
+	// OwnerLabel is the label of a load balancer that holds the UID of its Service. It may be empty if the cloud has no labels.
 	OwnerLabel string `json:"ownerLabel,omitempty"`
 	// UserAgent is a part of the User-Agent of its requests. It may be empty if the cloud does not record requests.
 	UserAgent string `json:"userAgent,omitempty"`
@@ -69,11 +69,11 @@ type CCMDescription struct {
 	// names in braces. If empty, what the driver says of the server; if that is empty, specs do not look at the label.
 	RegionLabel string `json:"regionLabel,omitempty"`
 	ZoneLabel   string `json:"zoneLabel,omitempty"`
-	// HostName says whose name is the address of type Hostname of a node: "node" or "server". If empty, specs do
-	// not look at that address.
+	// HostName is the source of a node's address of type Hostname: "node" or "server", for the name of either. If empty, specs ignore that
+	// address.
 	HostName string `json:"hostName,omitempty"`
-	// Quiet is the time without a change in the cloud after which specs assume that the CCM has done its work, such as 2s:
-	// longer than its period of comparing the cloud with the cluster. If zero, 6s.
+	// Quiet is how long the cloud must stay unchanged before specs assume that the CCM is idle, such as 2s. It must be longer than the
+	// CCM's period of comparing the cloud with the cluster. If zero, 6s.
 	Quiet metav1.Duration `json:"quiet,omitzero"`
 	// Lacks are the features that it does not have, each with the reason. Specs that need one are unsupported.
 	Lacks map[Feature]string `json:"lacks,omitempty"`
@@ -119,7 +119,7 @@ func chosenCCM() (CCMDescription, error) {
 		"its path into suite.Config.File or %s", EnvCCM)
 }
 
-// readCCM reads a description, whose paths are relative to its folder. An error begins with what names the file.
+// readCCM reads a description. Paths in it are relative to its folder. names is the setting that names the file: errors begin with it.
 func readCCM(path, names string) (CCMDescription, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -163,7 +163,7 @@ var (
 	variable       = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// validateSource returns the mistakes in what says where the CCM and the driver of its cloud come from.
+// validateSource returns the mistakes in the fields that locate the CCM and its cloud's driver.
 func (s CCMDescription) validateSource() error {
 	var errs []error
 	if s.Driver != "" && len(s.DriverCommand) > 0 {
@@ -178,7 +178,7 @@ func (s CCMDescription) validateSource() error {
 	return errors.Join(errs...)
 }
 
-// validate returns all mistakes in a description, with what to write instead.
+// validate returns all mistakes in a description. Each error says how to correct its mistake.
 func (s CCMDescription) validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

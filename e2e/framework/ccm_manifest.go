@@ -20,7 +20,7 @@ import (
 // EnvManifest is the path of a manifest that deploys the CCM. Without it, the one of its description or of Setup is used.
 const EnvManifest = "E2E_CCM_MANIFEST"
 
-// manifest returns the path of what deploys the CCM.
+// manifest returns the path of the manifest that deploys the CCM.
 func (s CCMDescription) manifest() (string, error) {
 	path := cmp.Or(os.Getenv(EnvManifest), s.Manifest, configured.Manifest)
 	if path == "" {

@@ -18,7 +18,7 @@ import (
 // PodCCM is the CCM that runs in the pods of a shared cluster. A spec that changes it runs alone.
 type PodCCM struct {
 	// Configure runs the given number of replicas with the given settings. It returns when they are available
-	// and all others have ended.
+	// and all other pods are gone.
 	Configure func(context.Context, PodSettings) error
 	// Kill ends the CCM's processes without warning. The kubelet starts them again.
 	Kill func(context.Context) error
@@ -106,7 +106,7 @@ func (c *CCM) awaitPodGone(ctx context.Context, pod corev1.Pod) {
 	c.noteStart(c.elects, c.renewed(ctx))
 }
 
-// AwaitPods waits until the CCM runs in exactly n pods, which are ready, and returns them.
+// AwaitPods waits until the CCM runs in exactly n pods and all of them are ready. It returns the pods.
 func (c *CCM) AwaitPods(ctx context.Context, n int) []corev1.Pod {
 	GinkgoHelper()
 	var pods []corev1.Pod

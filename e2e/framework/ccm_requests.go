@@ -28,23 +28,22 @@ func (c *CCM) requestsAfter(after uint64, selected func(cloud.Request) bool) []c
 	return slices.DeleteFunc(all, func(r cloud.Request) bool { return selected != nil && !selected(r) })
 }
 
-// Requests returns how many requests the CCM has sent.
+// Requests returns the number of the CCM's requests.
 func (c *CCM) Requests() int { return len(c.requestsAfter(0, nil)) }
 
-// ServerReads returns how many requests about servers the CCM has sent.
+// ServerReads returns the number of the CCM's requests about servers.
 func (c *CCM) ServerReads() int {
 	return len(c.requestsAfter(0, func(r cloud.Request) bool { return r.About == cloud.AboutServers && !r.Write }))
 }
 
-// Writes returns how many requests that change something the CCM has sent. Specs that count them need the feature
-// CallBudgets.
+// Writes returns the number of the CCM's requests that change something. Specs that count them need the feature CallBudgets.
 func (c *CCM) Writes() int {
 	return len(c.requestsAfter(0, anyWrite))
 }
 
-// ServiceWrites returns how many requests that change load balancers the CCM has sent: what it does
-// for Services, apart from routes. Where specs share a cloud, it counts the requests about what the spec has or had;
-// a creation that was refused is not among them. Specs that count writes need the feature CallBudgets.
+// ServiceWrites returns the number of the CCM's requests that change load balancers: its work for Services, without routes. If specs share
+// a cloud, only requests about objects that belong or belonged to the spec count. The refused creation of an object does not count there.
+// Specs that count writes need the feature CallBudgets.
 func (c *CCM) ServiceWrites() int {
 	GinkgoHelper()
 	return len(c.ownWrites(context.Background(), isServiceWrite))
@@ -68,7 +67,7 @@ func (c *CCM) ownWrites(ctx context.Context, selected func(cloud.Request) bool) 
 	if c.env.suite.shared == nil {
 		return writes
 	}
-	// The spec learns what belongs to it by looking at what the CCM has created.
+	// List notes the load balancers that belong to the spec.
 	c.env.LoadBalancers.List(ctx)
 	c.env.otherIDs(ctx)
 	return slices.DeleteFunc(writes, func(r cloud.Request) bool { return r.About != cloud.AboutLoadBalancers || !c.env.Owns(r.ID, "") })
@@ -94,9 +93,9 @@ func (c *CCM) expectNo(ctx context.Context, writes func(cloud.Request) bool) {
 	c.awaitQuiet(ctx, writes, func() { Fail("the CCM wrote although nothing had changed:\n" + c.requestsText()) })
 }
 
-// AwaitIdle waits until the CCM has changed nothing of the spec's for the quiet time of its file: it has done its work. The
-// quiet time of a CCM that was started, or replaces one that was killed, counts from when it has begun, and anew when it asks
-// the cloud for something that it has not asked for since.
+// AwaitIdle waits until the CCM is idle: it changed nothing that belongs to the spec during the quiet time of its description. After a
+// start, or when another replica replaces one that was killed, the quiet time counts from the CCM's first request. It starts again each
+// time the CCM sends a new kind of request.
 func (c *CCM) AwaitIdle(ctx context.Context) {
 	GinkgoHelper()
 	c.awaitBegin(ctx)
@@ -104,8 +103,8 @@ func (c *CCM) AwaitIdle(ctx context.Context) {
 	c.start = nil
 }
 
-// awaitQuiet waits until no selected request has changed anything of the spec's for the quiet time. It calls changed for each
-// change. Where requests are unknown, a change is one of the load balancers.
+// awaitQuiet waits for the quiet time to pass without a selected request that changes something of the spec's. It calls changed for each
+// change. In a cloud that does not record requests, only changes of load balancers count.
 func (c *CCM) awaitQuiet(ctx context.Context, selected func(cloud.Request) bool, changed func()) {
 	GinkgoHelper()
 	look := func() any {
@@ -134,9 +133,9 @@ func (c *CCM) awaitQuiet(ctx context.Context, selected func(cloud.Request) bool,
 	})
 }
 
-// quiet returns the time without a change after which the CCM has done its work. It is five times as long for a CCM that has
-// asked for one thing only since its start: many read their network when the process starts, and all else when their
-// controllers run.
+// quiet returns how long the cloud must stay unchanged before the CCM counts as idle. The time is five times as long for a CCM that sent
+// only one kind of request since its start: many read their network when the process starts, and everything else when their controllers
+// run.
 func (c *CCM) quiet(kinds int) time.Duration {
 	if c.start != nil && kinds < 2 {
 		return 5 * c.env.suite.QuietTime()
@@ -144,7 +143,8 @@ func (c *CCM) quiet(kinds int) time.Duration {
 	return c.env.suite.QuietTime()
 }
 
-// settingsInCloud returns the spec's load balancers without what the cloud changes by itself, and what else belongs to its Services.
+// settingsInCloud returns the settings of the spec's load balancers, and the IDs of its other objects in the cloud. It leaves out the
+// values that the cloud changes by itself.
 func (c *CCM) settingsInCloud(ctx context.Context) any {
 	GinkgoHelper()
 	var lbs []cloud.LoadBalancer

@@ -10,7 +10,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
-// shop is a shared cloud in which the CCM has changed a certificate of the spec's, and one of another spec's.
+// shop is a shared cloud. In it, the CCM changed a certificate of the spec's, and one of another spec's.
 type shop struct{ cloud.Cloud }
 
 func (shop) LoadBalancers(context.Context) ([]cloud.LoadBalancer, error) { return nil, nil }

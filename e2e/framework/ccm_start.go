@@ -12,15 +12,15 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
-// beginTimeout is how long AwaitIdle waits until a CCM that was started has begun. It ends the wait for one that has nothing
-// to ask the cloud for, and is long for one that starts on a busy host.
+// beginTimeout bounds the wait of AwaitIdle for the first request of a CCM. It ends the wait for a CCM that has nothing to ask the cloud
+// for, and leaves time for a start on a busy host.
 const beginTimeout = 30 * time.Second
 
-// start is the last start of the CCM, or the end of a process that another one replaces. Until the CCM has begun, a cloud
-// without changes does not show that the CCM has done its work.
+// start is the last start of the CCM, or the end of a process that another one replaces. A CCM that is still starting changes nothing, just
+// as an idle one.
 //
-// A CCM has begun when a request of it has arrived at the cloud since the start and, if it elects a leader, its Lease was
-// renewed since the start. That holds for any CCM, whatever it asks for first.
+// The start is over when a later request of the CCM arrives at the cloud and, if the CCM elects a leader, its Lease is renewed. That holds
+// for any CCM, whatever its first request is.
 type start struct {
 	// since is when it was. last is the number of the last request before.
 	since time.Time
@@ -30,15 +30,15 @@ type start struct {
 	renewed time.Time
 }
 
-// begun reports whether the CCM has begun. requests are those that were answered since the start: a process that was killed can
-// leave one that has arrived before. renewed is when the Lease was last renewed.
+// begun reports whether the start is over. requests are those that the cloud answered since the start. Some of them may have arrived
+// earlier, from a process that was killed. renewed is the time of the Lease's last renewal.
 func (s *start) begun(requests []cloud.Request, renewed time.Time) bool {
 	return (!s.elects || renewed.After(s.renewed)) &&
 		slices.ContainsFunc(requests, func(r cloud.Request) bool { return !r.Time.Before(s.since) })
 }
 
-// NoteRestart notes that the CCM starts anew with the hosts that it runs on. Whether it holds its Lease is not known before the API
-// server answers.
+// NoteRestart notes that the CCM starts again with the hosts that it runs on. The owner of its Lease is unknown until the API server
+// answers.
 func (c *CCM) NoteRestart() { c.noteStart(false, time.Time{}) }
 
 // noteStart notes that the CCM starts now. renewed is when its Lease was last renewed before.
@@ -52,8 +52,8 @@ func (c *CCM) noteStart(elects bool, renewed time.Time) {
 	}
 }
 
-// awaitBegin waits until a CCM that was started has begun, unless it has ended. After beginTimeout, it assumes that the CCM
-// has nothing to ask for, and says so in the report of the spec.
+// awaitBegin waits until the start of the CCM is over, or its process exits. After beginTimeout, it assumes that the CCM has nothing to ask
+// for, and says so in the report of the spec.
 func (c *CCM) awaitBegin(ctx context.Context) {
 	GinkgoHelper()
 	if c.start == nil || c.ended() {
@@ -72,9 +72,8 @@ func (c *CCM) awaitBegin(ctx context.Context) {
 	}
 }
 
-// kindsSinceStart returns the number of different kinds of requests that the CCM has sent since its
-// start; 0 if it was idle since. The controllers of a CCM start one after the other: one that asks for something for the
-// first time still begins.
+// kindsSinceStart returns the number of different kinds of requests that the CCM sent since its start, or 0 if it was idle since. The
+// controllers of a CCM start one after the other: each new kind of request shows that one of them still starts.
 func (c *CCM) kindsSinceStart() int {
 	GinkgoHelper()
 	if c.start == nil {
@@ -87,7 +86,7 @@ func (c *CCM) kindsSinceStart() int {
 	return len(kinds)
 }
 
-// ended reports whether the process that was started last has ended. Pods are started anew.
+// ended reports whether the CCM's process exited. It is false for pods: the kubelet starts them again.
 func (c *CCM) ended() bool {
 	if c.Process == nil {
 		return false
@@ -100,7 +99,7 @@ func (c *CCM) ended() bool {
 	}
 }
 
-// renewed returns when the Lease of the CCM's leader was last renewed, zero if there is none. Its name is that of
+// renewed returns the time of the last renewal of the leader's Lease, or zero without a Lease. The name of the Lease is that of
 // k8s.io/cloud-provider.
 func (c *CCM) renewed(ctx context.Context) time.Time {
 	GinkgoHelper()

@@ -18,25 +18,25 @@ const EnvRun = "E2E_RUN"
 // RunName returns the name of the run.
 func RunName() string { return cmp.Or(os.Getenv(EnvRun), "local") }
 
-// EnvKeep is the environment variable that asks to keep what failed specs have made, to look inside.
+// EnvKeep is the environment variable that keeps the objects of failed specs, so that a person can look at them.
 const EnvKeep = "E2E_KEEP"
 
-// KeepFailed reports whether what failed specs have made is kept.
+// KeepFailed reports whether the objects of failed specs are kept.
 func KeepFailed() bool { return os.Getenv(EnvKeep) != "" && os.Getenv(EnvKeep) != "0" }
 
 // created records what belongs to a spec in a cloud that it may share with others.
 type created struct {
 	mu sync.Mutex
-	// services are the UIDs of all Services that the spec has created.
+	// services are the UIDs of all Services that the spec created.
 	services map[types.UID]bool
-	// resources are the IDs of what the spec has created in the cloud, or what belongs to its Services.
+	// resources are the IDs of cloud objects that the spec created, or that belong to its Services.
 	resources map[string]bool
 	// tagged are the IDs of those that have the run's name.
 	tagged  map[string]bool
 	servers []cloud.Server
 	// removals remove more of it, after the Services are gone.
 	removals []func(context.Context)
-	// others return the IDs of what belongs to the spec's Services besides load balancers.
+	// others return the IDs of objects other than load balancers that belong to the spec's Services.
 	others []func(context.Context) []string
 }
 
@@ -55,7 +55,7 @@ func (c *created) addServer(s cloud.Server) {
 	c.servers = append(c.servers, s)
 }
 
-// takeServers returns the servers that the spec has created, and forgets them.
+// takeServers returns the servers that the spec created, and forgets them.
 func (c *created) takeServers() []cloud.Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,10 +64,10 @@ func (c *created) takeServers() []cloud.Server {
 	return servers
 }
 
-// CreatedServer notes that the spec has created a server by itself. It is deleted with the spec.
+// CreatedServer notes a server that the spec created without CreateServer of the framework. It is deleted with the spec.
 func (e *Env) CreatedServer(s cloud.Server) { e.created.addServer(s) }
 
-// Created notes that the spec has created something by itself for a Service, or instead of the CCM. It belongs to the spec.
+// Created notes an object that the spec created for a Service, or instead of the CCM. It belongs to the spec.
 func (e *Env) Created(id string) {
 	c := &e.created
 	c.mu.Lock()
@@ -94,8 +94,8 @@ func (c *created) tag(id string, mark func() error) {
 	}
 }
 
-// Owns reports whether something of Services in the cloud belongs to the spec, by its ID or by the Service that it is for. It still
-// belongs to the spec when it is no longer for that Service. All of a cloud of the spec's own belongs to it.
+// Owns reports whether an object in the cloud belongs to the spec. It does if its Service is one of the spec's, and stays the spec's if the
+// Service loses it later. In the embedded cluster, all objects belong to the spec, since the cloud does.
 func (e *Env) Owns(id string, service types.UID) bool {
 	c := &e.created
 	c.mu.Lock()
@@ -112,7 +112,7 @@ func (e *Env) AlsoOwns(f func(context.Context) []string) {
 	e.created.others = append(e.created.others, f)
 }
 
-// otherIDs returns the IDs of what belongs to the spec's Services besides load balancers.
+// otherIDs returns the IDs of objects other than load balancers that belong to the spec's Services.
 func (e *Env) otherIDs(ctx context.Context) (ids []string) {
 	for _, f := range e.created.others {
 		ids = append(ids, f(ctx)...)
@@ -120,5 +120,5 @@ func (e *Env) otherIDs(ctx context.Context) (ids []string) {
 	return ids
 }
 
-// OnRemove has a function remove more of what belongs to the spec in a shared cloud, after its Services are gone.
+// OnRemove adds a function that removes objects of the spec from a shared cloud. It runs after the spec's Services are gone.
 func (e *Env) OnRemove(f func(context.Context)) { e.created.removals = append(e.created.removals, f) }

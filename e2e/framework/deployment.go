@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ElectsLeader reports whether a CCM with these arguments uses leader election, which is the default of
-// k8s.io/cloud-provider. The last of several flags wins.
+// ElectsLeader reports whether a CCM with these arguments uses leader election, the default of k8s.io/cloud-provider. The last of several
+// flags wins.
 func ElectsLeader(args []string) bool {
 	elects := true
 	for _, arg := range args {

@@ -15,7 +15,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/program"
 )
 
-// DefaultDriver is the driver of a CCM whose file names none, where Setup has none either.
+// DefaultDriver is the driver if neither the CCM's file nor Setup names one.
 const DefaultDriver = "hetzner"
 
 // drivers are the known ones by the names that files of CCMs use.
@@ -48,7 +48,7 @@ func (s CCMDescription) driverName() string {
 	return cmp.Or(s.Driver, DefaultDriver)
 }
 
-// KindDriver is a driver that has a kind cluster whose nodes are the servers of its cloud.
+// KindDriver is a driver that can run a kind cluster on its cloud: the cluster's nodes are the cloud's servers.
 type KindDriver interface {
 	// PrepareKind has the CCM run in the cluster, and returns when all nodes are usable.
 	PrepareKind(context.Context, CCMDescription) error
@@ -72,7 +72,7 @@ func (s CCMDescription) kindDriver() (KindDriver, error) {
 type Shared struct {
 	// Kubeconfig is the path of an administrator's kubeconfig.
 	Kubeconfig string
-	// Cloud is the cloud whose servers are the nodes.
+	// Cloud is the cloud that runs the nodes as its servers.
 	Cloud cloud.Cloud
 	// Nodes are the names of the nodes that can be targets and were there at first, if Confine makes specs use only these and their
 	// own; else nil.
@@ -83,7 +83,7 @@ type Shared struct {
 	Outside string
 	// PodImage is the image of the pods that specs put behind Services.
 	PodImage string
-	// HypervisorLog returns the log of what makes servers into nodes, nil if that is not a process of ours.
+	// HypervisorLog returns the log of the process that runs the servers as nodes. It is nil if another program runs them.
 	HypervisorLog func() (string, error)
 	// Exec runs a command on a node, nil if the suite may not do so.
 	Exec func(ctx context.Context, node string, command ...string) error
@@ -100,7 +100,7 @@ func (s *Suite) options(settings any) cloud.Options {
 	}
 }
 
-// current is the suite that StartSuite has made.
+// current is the suite that StartSuite returned.
 var current *Suite
 
 // Current returns what all specs of this process share. It is nil while the tree of specs is built.

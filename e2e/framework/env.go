@@ -40,11 +40,11 @@ type Env struct {
 	Kube kubernetes.Interface
 	// Cloud is the cloud as its driver shows it.
 	Cloud cloud.Cloud
-	// CCM is the cloud-controller-manager under test, and what it has sent.
+	// CCM is the cloud-controller-manager under test, with its requests.
 	CCM CCM
 	// Nodes are the cluster's nodes.
 	Nodes Nodes
-	// Servers are the cloud's servers, of which each becomes a node.
+	// Servers are the cloud's servers. Each becomes a node.
 	Servers Servers
 	// Services are the spec's Services of type LoadBalancer, with their events.
 	Services Services
@@ -69,8 +69,8 @@ type Env struct {
 	clock func() time.Time
 }
 
-// setup is what differs between a spec that has a cloud, nodes and a CCM of its own (ownSetup) and one on a
-// cluster that all specs share (sharedSetup).
+// setup is the part of an Env that depends on the cluster. ownSetup runs one cloud, with nodes and a CCM, for each spec; sharedSetup is for
+// a cluster that all specs share.
 type setup interface {
 	// startCCM starts one more CCM process, or has the cluster's pods run the CCM with the options.
 	startCCM(context.Context, CCMOptions) *Replica
@@ -89,7 +89,7 @@ type setup interface {
 	dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error)
 	// outsideAddress returns the address of clients outside of the cluster, as load balancers see it.
 	outsideAddress() string
-	// hypervisorLog returns the last lines that the hypervisor has logged about a server, "" if there is no hypervisor.
+	// hypervisorLog returns the hypervisor's last lines about a server, or "" without a hypervisor.
 	hypervisorLog(server string) string
 	// report adds what explains a failure to the spec's report.
 	report(context.Context)
@@ -115,7 +115,7 @@ func NewEnv(ctx context.Context, options Options) *Env {
 	return e
 }
 
-// Shared returns the cluster that all specs share, nil if the spec has a cloud of its own.
+// Shared returns the cluster that all specs share. It is nil on the embedded cluster.
 func (e *Env) Shared() *Shared { return e.suite.shared }
 
 // Unique makes a name for something in the cloud that no other spec uses.

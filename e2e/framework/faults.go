@@ -16,7 +16,7 @@ type Faults struct {
 	env *Env
 }
 
-// Fault is a fault that a spec has begun.
+// Fault is a fault that a spec began.
 type Fault struct {
 	env     *Env
 	name    string
@@ -46,7 +46,7 @@ func (f *Fault) Met(ctx context.Context) int {
 	return n
 }
 
-// notExercised begins the reason of a spec that ends because the CCM has made no call that could fail.
+// notExercised begins the reason of a spec that ends without a call that could fail.
 const notExercised = "not exercised: "
 
 // Await waits until n calls have met the fault. A CCM that makes other calls meanwhile, or none, has not failed the spec, but the spec

@@ -7,8 +7,8 @@ import (
 // Feature is something that not every CCM can do. Specs declare with Needs which features they need.
 type Feature string
 
-// The features beyond what every CCM must do: initialize nodes, remove nodes whose servers are gone, and make load
-// balancers that serve.
+// The features beyond those of every CCM. Every CCM initializes nodes, removes the nodes of deleted servers, and makes load balancers that
+// serve.
 const (
 	// AddressFamily: HCLOUD_INSTANCES_ADDRESS_FAMILY chooses the addresses of nodes: ipv4, ipv6 or dualstack.
 	AddressFamily Feature = "address-family"
@@ -18,7 +18,7 @@ const (
 	TypeUpdates Feature = "type-updates"
 	// ForeignNodes: nodes with a provider ID of another CCM are left alone, and the log says so.
 	ForeignNodes Feature = "foreign-nodes"
-	// ShutdownTaint: a node whose server is off is tainted and kept.
+	// ShutdownTaint: the node of a server that is off is tainted and kept.
 	ShutdownTaint Feature = "shutdown-taint"
 	// CarefulDeletion: a node is deleted only if the API says that its server does not exist.
 	CarefulDeletion Feature = "careful-deletion"
@@ -36,7 +36,7 @@ const (
 	TakeOver Feature = "take-over"
 	// OneOwner: a load balancer of another Service is not taken, and an event says so.
 	OneOwner Feature = "one-owner"
-	// Release: a load balancer that has lost the owner label outlives its Service.
+	// Release: a load balancer without the owner label outlives its Service.
 	Release Feature = "release"
 	// Events: events report changes and problems of load balancers, with reasons such as CloudLoadBalancerRepaired.
 	Events Feature = "events"
@@ -46,7 +46,7 @@ const (
 	// TypeLimits: what a load balancer's type has no room for is left out, and an event with the reason
 	// LoadBalancerTypeLimit says so.
 	TypeLimits Feature = "type-limits"
-	// SmoothPorts: ports are changed one by one in an order in which all others keep serving.
+	// SmoothPorts: ports change one at a time, so that all others keep serving.
 	SmoothPorts Feature = "smooth-ports"
 	// SmoothTargets: targets that have to leave serve until others are healthy in their place.
 	SmoothTargets Feature = "smooth-targets"
@@ -88,10 +88,10 @@ const (
 	FaultTolerance Feature = "fault-tolerance"
 	// CrashSafety: after a crash at any request, the next CCM completes or removes what is half done.
 	CrashSafety Feature = "crash-safety"
-	// LeaderFence: a leader that has lost its lease sends no more writes.
+	// LeaderFence: a leader without its lease sends no more writes.
 	LeaderFence Feature = "leader-fence"
-	// SettingsCheck: the CCM names all mistakes in its environment at once, before any request, and waits for what is
-	// missing in the cloud.
+	// SettingsCheck: the CCM names all mistakes in its environment at once, before any request, and waits for objects that are missing in
+	// the cloud.
 	SettingsCheck Feature = "settings-check"
 	// TokenFile: HCLOUD_TOKEN_FILE is read again when it changes.
 	TokenFile Feature = "token-file"
@@ -101,13 +101,13 @@ const (
 	Retention Feature = "retention"
 	// SelectorTargets: an annotation makes all servers with a label targets of a load balancer at once.
 	SelectorTargets Feature = "selector-targets"
-	// Lending: annotations make a Service use a load balancer or Primary IPs that a user has made, and give them back.
+	// Lending: annotations make a Service use load balancers or Primary IPs of a user, and give them back.
 	Lending Feature = "lending"
 	// Sharing: several Services share a load balancer; a port belongs to the Service that had it first.
 	Sharing Feature = "sharing"
 	// Conditions: a condition in a Service's status says why it is pending, and events name fields without an effect.
 	Conditions Feature = "conditions"
-	// Machines: the machine controller of this repository runs next to the CCM, whose nodes have its servers.
+	// Machines: the machine controller of this repository runs next to the CCM, and the CCM's nodes run on its servers.
 	Machines Feature = "machines"
 	// LeastPrivilege: the manifest asks for the rights that are needed in the cluster and on the node, and for no others.
 	LeastPrivilege Feature = "least-privilege"

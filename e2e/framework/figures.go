@@ -15,14 +15,14 @@ func RecordFigure[N int | float64](name, unit string, value N) N {
 	return value
 }
 
-// recordRequests records how many requests the CCM has sent during the spec, if the cloud counts them.
+// recordRequests records how many requests the CCM sent during the spec, if the cloud counts them.
 func (e *Env) recordRequests() {
 	if e.Recorded() {
 		RecordFigure(speclist.RequestsOfTheSpec, "requests", e.CCM.Requests())
 	}
 }
 
-// leftOut returns how many specs could have run here, but were left out.
+// leftOut counts specs that this cluster can run, but that the run left out.
 func leftOut(specs types.SpecReports, ccm CCMDescription, kind ClusterKind) (n int) {
 	for _, s := range specs.WithLeafNodeType(types.NodeTypeIt).WithState(types.SpecStateSkipped) {
 		if result, _ := outcome(s, ccm, kind); result == "" {

@@ -17,11 +17,11 @@ const (
 	// Embedded is a control plane of real programs on this host, with simulated nodes. Each spec has a
 	// cloud, nodes and a CCM process for itself.
 	Embedded ClusterKind = "embedded"
-	// KindCluster is a kind cluster whose nodes are the servers of a simulated cloud in a container. All
-	// specs share it, the cloud and the CCM, which runs in pods.
+	// KindCluster is a kind cluster. Its nodes are the servers of a simulated cloud in a container. All specs share it, the cloud and the
+	// CCM. The CCM runs in pods.
 	KindCluster ClusterKind = "kind"
-	// Existing is any cluster whose nodes are servers of a cloud that the driver can open, a real one
-	// included. All specs share it and the CCM that runs in it.
+	// Existing is any cluster on servers of a cloud that the driver can open, a real one included. All specs share it and the CCM that runs
+	// in it.
 	Existing ClusterKind = "existing"
 )
 
@@ -66,9 +66,9 @@ func Alone() []any {
 // Long is for specs that take the longest: they begin before the others, so that a run does not end with one of them.
 const Long = SpecPriority(1)
 
-// BringsNodes is for specs that create servers, which become nodes of the cluster. On a kind cluster, these run alone if
-// the CCM lacks the node selector. With it, they run at the same time as others: the load balancers and pods of a spec
-// use only the nodes that the cluster had at first and those of the spec.
+// BringsNodes is for specs that create servers, and so nodes of the cluster. On a kind cluster, these run alone if the CCM lacks the node
+// selector. With it, they run at the same time as others: the load balancers and pods of a spec use only the nodes that the cluster had at
+// first and those of the spec.
 func BringsNodes() []any {
 	if ccm, err := LoadCCM(); err == nil && ccm.Has(NodeSelector) { // Prepare reports an error
 		return nil

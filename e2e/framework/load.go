@@ -13,8 +13,8 @@ import (
 // loadInterval is the time between the beginnings of two requests of a Load.
 const loadInterval = 50 * time.Millisecond
 
-// Load is steady traffic from outside of the cluster: requests begin at a fixed rate, each on a connection of its own.
-// Unlike a Stream, it does not wait for a request that hangs.
+// Load is steady traffic from outside of the cluster: requests begin at a fixed rate, each on a new connection. Unlike a Stream, it does
+// not wait for a request that hangs.
 type Load struct {
 	ask func(context.Context) (node string, err error)
 
@@ -28,7 +28,7 @@ type LoadRequest struct {
 	Begin, End time.Time
 	// Node is the name of the node that answered.
 	Node string
-	// Err says why there was no answer, nil if there was one.
+	// Err is the reason for a missing answer. It is nil with an answer.
 	Err error
 }
 
@@ -113,8 +113,8 @@ func (l *Load) collect(from, to time.Time) (result LoadResult, underWay int) {
 	return result, underWay
 }
 
-// Since returns the result of the requests that began between a time and now, when they have ended, and adds it to the
-// spec's report. It fails if there was no request.
+// Since waits for the requests that began between a time and now, returns their result, and adds it to the spec's report. It fails if no
+// request began in that time.
 func (l *Load) Since(ctx context.Context, from time.Time, what string) LoadResult {
 	GinkgoHelper()
 	var result LoadResult

@@ -16,8 +16,8 @@ type LoadBalancers struct {
 	env *Env
 }
 
-// List returns the cloud's load balancers, as far as they concern the spec: all of its own cloud; where specs
-// share a cloud, those that the spec has created, and those of its Services.
+// List returns the load balancers that concern the spec. On the embedded cluster, that is all of the cloud. If specs share a cloud, it is
+// those that the spec created, and those of its Services.
 func (lbs LoadBalancers) List(ctx context.Context) []cloud.LoadBalancer {
 	GinkgoHelper()
 	all, err := lbs.env.Cloud.LoadBalancers(ctx)
@@ -78,7 +78,7 @@ func (lbs LoadBalancers) AwaitTargets(ctx context.Context, service string, names
 	})
 }
 
-// targetNames returns the names of the servers that are targets of a port. A target that is none is in it as the cloud shows it.
+// targetNames returns the names of the servers that are targets of a port. For a target without a server, it returns the target's text.
 func targetNames(p cloud.Port, servers []cloud.Server) (names []string) {
 	for _, t := range p.Targets {
 		i := slices.IndexFunc(servers, func(s cloud.Server) bool { return isTarget(t, s) })

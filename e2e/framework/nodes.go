@@ -73,7 +73,7 @@ func (w Workers[Server]) Names() []string {
 	return names
 }
 
-// Get returns a node of the cluster, or nil if there is none.
+// Get returns a node of the cluster, or nil.
 func (ns Nodes) Get(ctx context.Context, name string) *corev1.Node {
 	GinkgoHelper()
 	n, err := ns.env.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -97,8 +97,8 @@ func (ns Nodes) Await(ctx context.Context, name string, check func(Gomega, *core
 	return found
 }
 
-// AwaitJoined waits until a new server is a node: until its container has started and its kubelet has registered itself, which
-// takes minutes on a busy host. All that a CCM does begins afterwards.
+// AwaitJoined waits until a new server is a node: its container runs and its kubelet registers itself. That takes minutes on a busy host.
+// The work of a CCM only begins afterwards.
 func (ns Nodes) AwaitJoined(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func() *corev1.Node { return ns.Get(ctx, name) }).
@@ -107,14 +107,13 @@ func (ns Nodes) AwaitJoined(ctx context.Context, name string) {
 	})
 }
 
-// AwaitInitialized waits until the CCM has initialized a node, whose server must have an address of the
-// configured family.
+// AwaitInitialized waits until the CCM initializes a node. The node's server must have an address of the configured family.
 func (ns Nodes) AwaitInitialized(ctx context.Context, name string) *corev1.Node {
 	GinkgoHelper()
 	return ns.Await(ctx, name, func(g Gomega, n *corev1.Node) {
 		g.Expect(n.Spec.ProviderID).NotTo(BeEmpty())
 		g.Expect(n).NotTo(HaveTaint(node.TaintUninitialized))
-		// The CCM writes them in a second request; the kubelet has written the host name.
+		// The kubelet wrote the host name. The CCM writes the other addresses in a second request.
 		g.Expect(n.Status.Addresses).To(ContainElement(HaveField("Type", Not(Equal(corev1.NodeHostName)))))
 	})
 }
@@ -127,15 +126,15 @@ func (ns Nodes) AwaitReady(ctx context.Context, name string, ready bool) *corev1
 	})
 }
 
-// AwaitGone waits until there is no node of that name.
+// AwaitGone waits until no node has that name.
 func (ns Nodes) AwaitGone(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func() *corev1.Node { return ns.Get(ctx, name) }).
 		WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNil(), "node %s is still there", name)
 }
 
-// ExpectStays fails if a node is deleted before the CCM has sent n more requests about servers, whatever their answers.
-// It returns the node's state afterwards.
+// ExpectStays waits for n more of the CCM's requests about servers, whatever their answers, and fails if the node is deleted meanwhile. It
+// returns the node's state afterwards.
 func (ns Nodes) ExpectStays(ctx context.Context, name string, n int) *corev1.Node {
 	GinkgoHelper()
 	was := ns.Get(ctx, name)
@@ -174,7 +173,7 @@ func (ns Nodes) Servers(ctx context.Context) map[string]cloud.Server {
 	return found
 }
 
-// serverOf finds the server of a node, which must have one.
+// serverOf finds the server of a node. A missing one fails the spec.
 func (ns Nodes) serverOf(n *corev1.Node, servers []cloud.Server) cloud.Server {
 	GinkgoHelper()
 	i := slices.IndexFunc(servers, func(s cloud.Server) bool { return s.ProviderID == n.Spec.ProviderID })
@@ -267,7 +266,7 @@ func (ns Nodes) Delete(ctx context.Context, name string) {
 // OtherPrefix is how the provider IDs of a cloud-controller-manager for another cloud begin.
 const OtherPrefix = "another-cloud://"
 
-// ExpectHostName checks the address of type Hostname of a node whose server has a name, as the CCM's file says.
+// ExpectHostName checks a node's address of type Hostname against the CCM's description. server is the name of the node's server.
 func ExpectHostName(n *corev1.Node, server string) {
 	GinkgoHelper()
 	if names, ok := current.CCM.HostNames(n.Name, server); ok {

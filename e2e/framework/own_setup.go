@@ -62,9 +62,9 @@ func (s *ownSetup) startFleet(ctx context.Context) {
 	DeferCleanup(s.fleet.Stop)
 }
 
-// removeFromCluster removes what the spec left in the cluster that all specs share. It does not rely on the
-// CCM, which may be gone: it removes the finalizers itself. The namespace stays: to delete one takes some 70 requests, which
-// was a quarter of all requests of a run, and the control plane ends with the specs.
+// removeFromCluster removes the spec's objects from the cluster that all specs share. The CCM may be gone, so it removes the finalizers
+// itself. The namespace stays: deleting one takes some 70 requests, a quarter of all requests of a run, and the control plane ends with the
+// specs.
 func (s *ownSetup) removeFromCluster(ctx context.Context) {
 	kube := s.env.Kube
 	services := kube.CoreV1().Services(s.env.Services.Namespace)
@@ -222,7 +222,7 @@ func (s *ownSetup) dial(ctx context.Context, address string, from netip.Addr) (n
 // outsideAddress implements setup: any loopback address can be a client's.
 func (s *ownSetup) outsideAddress() string { return "127.200.3.4" }
 
-// hypervisorLog implements setup: there is no hypervisor here.
+// hypervisorLog implements setup. The embedded cluster has no hypervisor.
 func (s *ownSetup) hypervisorLog(string) string { return "" }
 
 // report implements setup: the logs of all CCM processes and the cloud's state.

@@ -75,7 +75,7 @@ func (ps Pods) FetchAnswer(ctx context.Context, pod *corev1.Pod, address string)
 	return answer, json.Unmarshal([]byte(body), &answer)
 }
 
-// Update changes the DaemonSet of the pods behind a Service, which replaces its pods accordingly.
+// Update changes the DaemonSet of the pods behind a Service. The DaemonSet replaces its pods accordingly.
 func (ps Pods) Update(ctx context.Context, service string, change func(*appsv1.DaemonSet)) {
 	GinkgoHelper()
 	sets := ps.env.Kube.AppsV1().DaemonSets(ps.env.Services.Namespace)
@@ -90,8 +90,7 @@ func (ps Pods) Update(ctx context.Context, service string, change func(*appsv1.D
 	})).To(Succeed())
 }
 
-// AwaitRollout waits until all pods behind a Service have the latest declaration and are available, and until all
-// others have ended.
+// AwaitRollout waits until all pods behind a Service have the latest declaration and are available, and all other pods are gone.
 func (ps Pods) AwaitRollout(ctx context.Context, service string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -133,8 +132,8 @@ func (ps Pods) expectRestarted(ctx context.Context, g Gomega, namespace, labels 
 	}
 }
 
-// daemonSet returns the pods behind a Service: programs that answer with the name of their node and what they have
-// received (kind/cmd/probe).
+// daemonSet returns the pods behind a Service: programs that answer with the name of their node and a description of the request
+// (kind/cmd/probe).
 func (ps Pods) daemonSet(service string) *appsv1.DaemonSet {
 	labels := map[string]string{"app": service}
 	return &appsv1.DaemonSet{

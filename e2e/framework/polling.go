@@ -10,11 +10,11 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 )
 
-// pollInterval is how often a cloud without events of its own is asked for its servers.
+// pollInterval is the time between two reads of the servers of a cloud without events.
 const pollInterval = 100 * time.Millisecond
 
-// polling makes events of the servers of a cloud that has none of its own, by looking at them again and again. It does not see a server
-// that is off for a moment.
+// polling makes events of the servers of a cloud without events, by reading them again and again. It misses a server that is off for a
+// moment.
 type polling struct{ cloud.Cloud }
 
 // WatchServers implements node.ServerEvents.

@@ -36,9 +36,8 @@ func (rs Routes) Await(ctx context.Context, want ...cloud.Route) {
 		WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(ConsistOf(want))
 }
 
-// AwaitExactly waits until the network has the routes of these servers' nodes and no others, and until no node is
-// NetworkUnavailable. A node whose route existed before the CCM started has no such condition. Nodes must have their
-// servers' names.
+// AwaitExactly waits until the network has the routes of these servers' nodes and no others, and no node is NetworkUnavailable. A node with
+// a route from before the CCM's start has no such condition. Nodes must have their servers' names.
 func (rs Routes) AwaitExactly(ctx context.Context, servers ...cloud.Server) {
 	GinkgoHelper()
 	var want []cloud.Route

@@ -10,7 +10,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
-// Servers are the cloud's servers, of which each becomes a node.
+// Servers are the cloud's servers. Each becomes a node.
 type Servers struct {
 	env *Env
 }

@@ -11,9 +11,9 @@ type Setup struct {
 	// File is the path of a file that describes the cloud-controller-manager, CCM the description itself. EnvCCM, if set, wins over both.
 	File string
 	CCM  CCMDescription
-	// Driver is the driver of a CCM whose description names none.
+	// Driver is the driver if the CCM's description names none.
 	Driver cloud.Driver
-	// Manifest is the path of what deploys a CCM whose description names no manifest.
+	// Manifest is the path of the manifest that deploys a CCM if its description names none.
 	Manifest string
 	// Kubeconfig is the path of an administrator's access to the cluster that the specs share. If it is set, the cluster is an existing
 	// one, unless EnvCluster says otherwise.

@@ -21,7 +21,7 @@ func configure(t *testing.T, s Setup) {
 	t.Cleanup(func() { configured = Setup{} })
 }
 
-// aDriver is a driver of which no cloud is started.
+// aDriver is a driver that starts no cloud.
 type aDriver struct{ cloud.Driver }
 
 // mine describes a CCM of another cloud in Go.

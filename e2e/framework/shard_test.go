@@ -21,7 +21,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
-// envDivided makes TestTheDividedSuite run its specs. The test is started as a process of its own, as the suite is.
+// envDivided makes TestTheDividedSuite run its specs. The test starts itself as another process, as the suite does.
 const envDivided = "FRAMEWORK_TEST_DIVIDED"
 
 // TestTheDividedSuite is a suite with a spec of each kind, for the tests below.

@@ -233,8 +233,8 @@ func (s *sharedSetup) remove(ctx context.Context) {
 		metav1.DeleteOptions{PropagationPolicy: &background}))).To(Succeed())
 }
 
-// removeServices deletes the Services and waits until the CCM has removed what they had in the cloud. Then it
-// removes what the spec itself has created there, and what a CCM that fails has left.
+// removeServices deletes the Services and waits until the CCM removes their objects from the cloud. Then it
+// removes the objects that the spec itself created there, and those that a failing CCM left behind.
 func (s *sharedSetup) removeServices(ctx context.Context) {
 	services := s.env.Kube.CoreV1().Services(s.env.Services.Namespace)
 	list, err := services.List(ctx, metav1.ListOptions{})
@@ -252,8 +252,8 @@ func (s *sharedSetup) removeServices(ctx context.Context) {
 	}
 }
 
-// removeServer deletes a server that the spec has created, and its Node. The CCM would delete the Node too, but
-// not before it is NotReady.
+// removeServer deletes a server of the spec, and its Node. The CCM would delete the Node too, but not before it
+// is NotReady.
 func (s *sharedSetup) removeServer(ctx context.Context, server cloud.Server) {
 	Expect(ignoreGone(s.env.Cloud.DeleteServer(ctx, server.ID))).To(Succeed())
 	Expect(ignoreNotFound(s.env.Kube.CoreV1().Nodes().Delete(ctx, server.Name, metav1.DeleteOptions{}))).To(Succeed())

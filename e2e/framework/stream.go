@@ -23,8 +23,7 @@ type Stream struct {
 // streamInterval is the pause between two requests of a stream.
 const streamInterval = 20 * time.Millisecond
 
-// Stream sends requests to an address, each on a connection of its own, one after the other, until it is stopped or
-// the spec ends.
+// Stream sends requests to an address, one after the other, until it is stopped or the spec ends. Each request opens a connection.
 func (t Traffic) Stream(ctx context.Context, address string, port int) *Stream {
 	s := startStream(context.WithoutCancel(ctx), func(ctx context.Context) error {
 		_, err := t.Get(ctx, address, port)

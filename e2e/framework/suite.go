@@ -1,8 +1,7 @@
-// Package framework gives the specs a Kubernetes cluster, a cloud whose servers are its nodes, and a
-// cloud-controller-manager.
+// Package framework gives the specs a Kubernetes cluster, a cloud with the cluster's nodes as its servers, and a cloud-controller-manager.
 //
-// A [Suite] is what all specs of a process share. An [Env] is what one spec works with, in groups. On the embedded
-// cluster, each spec has a cloud, nodes and CCM processes of its own; on other clusters, specs share them.
+// All specs of a process share a [Suite]. One spec works with an [Env], in groups. On the embedded cluster, each spec has its cloud, nodes
+// and CCM processes; on other clusters, specs share them.
 package framework
 
 import (
@@ -55,7 +54,7 @@ type Suite struct {
 	temporary bool
 }
 
-// QuietTime returns the time without a change after which the CCM has done its work.
+// QuietTime returns how long the cloud must stay unchanged before the CCM counts as idle.
 func (s *Suite) QuietTime() time.Duration {
 	if s.Kind == Existing {
 		return Quiet
@@ -81,8 +80,8 @@ const (
 	// EnvOffset is added to the number of the parallel process, so that several runs on one host do not share
 	// loopback addresses. A host has room for 16 processes.
 	EnvOffset = "E2E_OFFSET"
-	// EnvDelay is a whole number of seconds by which each start of the CCM is delayed on the embedded cluster. It shows
-	// specs that look before the CCM has begun.
+	// EnvDelay delays each start of the CCM on the embedded cluster by a whole number of seconds. It finds specs that look at the CCM's
+	// work too early.
 	EnvDelay = "E2E_CCM_DELAY"
 )
 
@@ -113,7 +112,7 @@ func Prepare(ctx context.Context) error {
 	return nil
 }
 
-// prepareEmbedded looks for what the embedded cluster needs, and builds a CCM of which the source is given.
+// prepareEmbedded finds the programs of the embedded cluster, and builds a CCM from its source if the description names one.
 func prepareEmbedded(ctx context.Context, ccm CCMDescription) error {
 	path := cmp.Or(os.Getenv(EnvBinary), ccm.Binary)
 	if path == "" && ccm.Source == "" {
@@ -151,8 +150,7 @@ func checkDelay(delay string, kind ClusterKind) error {
 	return nil
 }
 
-// StartSuite starts a control plane, or connects to the cluster that the specs share. Stop the suite that it returns, also after an
-// error.
+// StartSuite starts a control plane, or connects to the cluster that the specs share. The caller stops the suite, even after an error.
 func StartSuite(ctx context.Context, process int) (*Suite, error) {
 	log.SetLogger(GinkgoLogr) // of controller-runtime's client, which complains without one
 	s := &Suite{Kind: CurrentKind(), Out: os.Getenv(EnvOut), CCMBinary: os.Getenv(EnvBinary)}

@@ -26,7 +26,7 @@ func (a *account) wait(ctx context.Context, err error, actions ...*hcloud.Action
 	return a.Client.Action.WaitFor(ctx, slices.DeleteFunc(actions, func(a *hcloud.Action) bool { return a == nil })...)
 }
 
-// number returns an ID as Hetzner's API has it; 0, which nothing has, if it is none.
+// number returns an ID as a number, as in Hetzner's API. It returns 0 for text that is not an ID: no object has the ID 0.
 func number(id string) int64 {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {
@@ -179,8 +179,8 @@ func (a *account) DeleteLoadBalancer(ctx context.Context, id string) error {
 	return a.wait(ctx, nil, result.Action)
 }
 
-// Tag implements cloud.Tagger. A load balancer that is being changed or deleted may refuse the label: it gets it the next time, or never.
-// Its Service is then found by the namespace, which has the run's name.
+// Tag implements cloud.Tagger. A load balancer that is being changed or deleted may refuse the label. It gets the label the next time, or
+// never. Its Service is then found by the namespace, since that has the run's name.
 func (a *account) Tag(ctx context.Context, id, run string) error {
 	lb, _, err := a.Client.LoadBalancer.GetByID(ctx, number(id))
 	if err != nil || lb == nil || lb.Labels[cloud.LabelRun] == run {

@@ -77,8 +77,7 @@ func (cl *Cloud) Roots(ctx context.Context) *x509.CertPool {
 	return roots
 }
 
-// Certificates returns the cloud's certificates, as far as they concern the spec: those that it has created, and
-// those of its Services.
+// Certificates returns the certificates that concern the spec: those that it created, and those of its Services.
 func (cl *Cloud) Certificates(ctx context.Context) []*hcloud.Certificate {
 	GinkgoHelper()
 	all, err := cl.Client.Certificate.All(ctx)
@@ -147,7 +146,7 @@ func shortClient(userAgent string) string {
 	return name
 }
 
-// IPNet returns a network in CIDR notation. It panics if it is none.
+// IPNet parses a network in CIDR notation. It panics if s is anything else.
 func IPNet(s string) *net.IPNet {
 	p := netip.MustParsePrefix(s)
 	return &net.IPNet{IP: p.Masked().Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}

@@ -1,5 +1,5 @@
-// Package hetzner is the driver of Hetzner's cloud, simulated or real, and what specs that are written for it use: everything of package
-// framework, and the cloud in its own terms.
+// Package hetzner is the driver of Hetzner's cloud, simulated or real. Specs for that cloud use it instead of package framework: it has
+// everything of framework, and the cloud in its own terms.
 package hetzner
 
 import (
@@ -26,8 +26,8 @@ type Driver struct{}
 // (default: the real one), with HCLOUD_TOKEN.
 const EnvCloud = "E2E_CLOUD"
 
-// Where servers and load balancers are created, and of what type servers are. On an existing cluster,
-// E2E_LOCATION, E2E_NETWORK_ZONE and E2E_SERVER_TYPE say what it has.
+// The location and network zone of servers and load balancers, and the type of servers. On an existing cluster, E2E_LOCATION,
+// E2E_NETWORK_ZONE and E2E_SERVER_TYPE set them.
 var (
 	Location    = cmp.Or(os.Getenv("E2E_LOCATION"), "fsn1")
 	NetworkZone = cmp.Or(hcloud.NetworkZone(os.Getenv("E2E_NETWORK_ZONE")), hcloud.NetworkZoneEUCentral)

@@ -19,7 +19,7 @@ func TestDriver(t *testing.T) {
 	cloudtest.Run(t, hetzner.Driver{}, cloudtest.Config{CreateLoadBalancer: createLoadBalancer, ListServers: listServers})
 }
 
-// client returns a client of a cloud with a User-Agent, which tries nothing twice.
+// client returns a client of a cloud with a User-Agent. It retries nothing.
 func client(c cloud.Cloud, userAgent string) *hcloud.Client {
 	env := c.CCM().Env
 	return hcloud.NewClient(hcloud.WithEndpoint(env["HCLOUD_ENDPOINT"]), hcloud.WithToken(env["HCLOUD_TOKEN"]),

@@ -19,16 +19,16 @@ import (
 // Annotation is the prefix of the CCM's annotations.
 const Annotation = "load-balancer.hetzner.cloud/"
 
-// Env is a framework.Env whose cloud, servers, load balancers and routes are those of Hetzner's API.
+// Env is a framework.Env with the cloud, servers, load balancers and routes in the terms of Hetzner's API.
 type Env struct {
 	*framework.Env
 	// Cloud is the cloud, with its requests and its faults.
 	Cloud Cloud
-	// CCM is the cloud-controller-manager under test, and what it has sent.
+	// CCM is the cloud-controller-manager under test, with its requests.
 	CCM CCM
 	// Nodes are the cluster's nodes.
 	Nodes Nodes
-	// Servers are the cloud's servers, of which each becomes a node.
+	// Servers are the cloud's servers. Each becomes a node.
 	Servers Servers
 	// LoadBalancers are the cloud's load balancers, as far as they concern the spec.
 	LoadBalancers LoadBalancers
@@ -42,12 +42,12 @@ type Env struct {
 
 // Options say what a spec needs beyond the usual: those of framework.Options, and the cloud's.
 type Options struct {
-	// Actions is how long the cloud's actions take. If empty, 20ms, which is long enough to be noticed.
+	// Actions is how long the cloud's actions take. If empty, 20ms: long enough to be noticed.
 	Actions string
-	// RateLimit is the cloud's limit in requests per hour. If 0, there is none.
+	// RateLimit is the cloud's limit in requests per hour. If 0, requests are not limited.
 	RateLimit int
-	// LoadBalancerBits is the length of the prefix from which load balancers get their public addresses.
-	// If 0, 16. A /30 has two addresses.
+	// LoadBalancerBits is the length of the prefix for the public addresses of load balancers. If 0, 16. A
+	// /30 has two addresses.
 	LoadBalancerBits int
 	// CCM, NoCCM, Spec and Pods are those of framework.Options.
 	CCM   map[string]string
@@ -107,7 +107,7 @@ func (e *Env) certificateIDs(ctx context.Context) (ids []string) {
 	return ids
 }
 
-// removeCertificates removes the spec's certificates, which no load balancer uses any more.
+// removeCertificates removes the spec's certificates. The load balancers that used them must be gone.
 func (e *Env) removeCertificates(ctx context.Context) {
 	for _, c := range e.Cloud.Certificates(ctx) {
 		if _, err := e.Cloud.Client.Certificate.Delete(ctx, c); !hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
@@ -130,7 +130,7 @@ type CCM struct {
 	env *Env
 }
 
-// AwaitRequests waits until the CCM has sent n more requests that the filter selects.
+// AwaitRequests waits for n more of the CCM's requests that the filter selects.
 func (c CCM) AwaitRequests(ctx context.Context, n int, filter journal.Filter) {
 	GinkgoHelper()
 	filter.Client = framework.Current().CCM.UserAgent
@@ -149,8 +149,8 @@ func tagged(labels map[string]string) map[string]string {
 	return tagged
 }
 
-// untagged reports whether something that the CCM has created still needs the run's name, so that it is found
-// after a crash of the suite. Only an existing cloud outlives the run.
+// untagged reports whether an object of the CCM still needs the run's name, so that it is found after a crash
+// of the suite. Only an existing cloud outlives the run.
 func untagged(labels map[string]string) bool {
 	return framework.CurrentKind() == framework.Existing && labels[cloud.LabelRun] != framework.RunName()
 }

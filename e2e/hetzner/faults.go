@@ -12,11 +12,11 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// Faults make a simulated cloud misbehave. On a real cloud there are none: specs that need them have the label FakeOnly.
+// Faults make a simulated cloud misbehave. They do not exist on a real cloud: specs that need them have the label FakeOnly.
 type Faults struct {
 	rules fault.Rules
 	env   *Env
-	// client is a part of the User-Agent of whose requests fail. If empty, the CCM's do.
+	// client is a part of the User-Agent of the requests that fail. If empty, the CCM's requests do.
 	client string
 }
 
@@ -75,8 +75,8 @@ func (fs Faults) Hold(f fault.Rule, n int, carriedOut bool) (await func(context.
 	}
 }
 
-// CountWrites counts the requests from now on that have the token and change something. The journal does not
-// distinguish the CCMs of one spec, but each may have a token of its own.
+// CountWrites counts the requests with the token that change something from now on. The journal does not distinguish the CCMs of one spec:
+// give each another token.
 func (fs Faults) CountWrites(token string) (count func() int) {
 	GinkgoHelper()
 	// A rule that changes nothing, and counts.

@@ -16,7 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
-// RunningIncident is an incident that a spec rehearses, and what a program did wrong in it.
+// RunningIncident is an incident that a spec rehearses, with a program's mistakes in it.
 type RunningIncident struct {
 	// Since is the latest entry of the journal before the incident.
 	Since uint64
@@ -44,8 +44,8 @@ func (e *Env) StartIncident(ctx context.Context, start string) *RunningIncident 
 	return i
 }
 
-// AwaitMet waits until the incident has concerned a request of the Client, or until one of the others is true. Before, all is quiet because
-// nothing has begun.
+// AwaitMet waits until the incident affects a request of the Client, or one of the others returns true. Until then, a quiet cloud shows
+// nothing.
 func (i *RunningIncident) AwaitMet(ctx context.Context, others ...func() bool) {
 	GinkgoHelper()
 	met := func(e journal.Entry) bool { return e.Fault != "" || e.Status >= 400 }
@@ -56,7 +56,7 @@ func (i *RunningIncident) AwaitMet(ctx context.Context, others ...func() bool) {
 		"no request of %s met the incident", i.Client)
 }
 
-// AwaitRequests waits until the Client has sent n requests in the incident, or has sent none for the quiet time.
+// AwaitRequests waits for n requests of the Client in the incident, or for the quiet time to pass without one.
 func (i *RunningIncident) AwaitRequests(ctx context.Context, n int) {
 	GinkgoHelper()
 	last, since := 0, time.Now()
@@ -69,7 +69,7 @@ func (i *RunningIncident) AwaitRequests(ctx context.Context, n int) {
 		"%s sends requests, but fewer than %d", i.Client, n)
 }
 
-// Requests returns how many requests the Client has sent in the incident.
+// Requests returns the number of the Client's requests in the incident.
 func (i *RunningIncident) Requests() int {
 	return i.env.Cloud.Journal.Count(journal.Filter{Client: i.Client, Since: i.Since})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
 )
 
-// EnvKind is the name of the kind cluster that scripts/e2e.sh has created.
+// EnvKind is the name of the kind cluster that scripts/e2e.sh creates.
 const EnvKind = "KIND_NAME"
 
 func openEnvironment(ctx context.Context) (*environment.Environment, error) {
@@ -91,7 +91,7 @@ func podsOf(e *environment.Environment, ccm framework.CCMDescription) *framework
 // selectsOwn begins the node selector of Services that use only the spec's nodes.
 const selectsOwn = corev1.LabelHostname + " in ("
 
-// confine makes a Service's load balancer use only these nodes, by a node selector. One that the spec has set is kept.
+// confine makes a Service's load balancer use only these nodes, by a node selector. It keeps a selector of the spec.
 func confine(service *corev1.Service, nodes []string) {
 	const annotation = Annotation + "node-selector"
 	if selector := service.Annotations[annotation]; selector == "" || strings.HasPrefix(selector, selectsOwn) {

@@ -17,8 +17,8 @@ type LoadBalancers struct {
 	env *Env
 }
 
-// List returns the cloud's load balancers, as far as they concern the spec: all of its own cloud; where specs
-// share a cloud, those that the spec has created, and those of its Services.
+// List returns the load balancers that concern the spec. On the embedded cluster, that is all of the cloud. If specs share a cloud, it is
+// those that the spec created, and those of its Services.
 func (lbs LoadBalancers) List(ctx context.Context) []*hcloud.LoadBalancer {
 	GinkgoHelper()
 	all, err := lbs.env.Cloud.Client.LoadBalancer.All(ctx)

@@ -121,8 +121,8 @@ func (ms Machines) Client(ctx context.Context) client.Client {
 	return machines.client
 }
 
-// Start starts the machine controller, with these flags in addition to the usual ones. What it has made goes with the spec, and
-// so does the controller on the embedded cluster; on a kind cluster it runs for all specs, with the flags of its manifest.
+// Start starts the machine controller, with these flags in addition to the usual ones. Its Machines are removed with the spec. On the
+// embedded cluster, the controller ends with the spec, too. On a kind cluster it runs for all specs, with the flags of its manifest.
 func (ms Machines) Start(ctx context.Context, flags ...string) *framework.Replica {
 	GinkgoHelper()
 	DeferCleanup(ms.remove)
@@ -181,7 +181,7 @@ func (ms Machines) remove(ctx context.Context) {
 	}
 }
 
-// Deployment returns a MachineDeployment of the spec, which is not created yet.
+// Deployment returns a MachineDeployment of the spec. It does not create it.
 func (ms Machines) Deployment(name string, n int32) *v1alpha1.MachineDeployment {
 	labels := map[string]string{"pool": name}
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: ms.env.Services.Namespace, Name: name}}
@@ -266,8 +266,8 @@ func (ms Machines) List(ctx context.Context) []v1alpha1.Machine {
 	return list.Items
 }
 
-// Await waits until a MachineDeployment has n Machines from its template and no others, whose Nodes are ready, initialized and
-// have their routes. It returns the names of the Machines, which are those of servers and Nodes.
+// Await waits until a MachineDeployment has n Machines from its template and no others, and their Nodes are ready, initialized and have
+// routes. It returns the names of the Machines. Their servers and Nodes have the same names.
 func (ms Machines) Await(ctx context.Context, name string, n int) (names []string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
 
-// Servers are the cloud's servers, of which each becomes a node.
+// Servers are the cloud's servers. Each becomes a node.
 type Servers struct {
 	env *Env
 }
@@ -145,7 +145,8 @@ func (sv Servers) ProviderID(server *hcloud.Server) string {
 	return fmt.Sprintf("%s%d", sv.env.account.ProviderPrefix, server.ID)
 }
 
-// MetadataURL is the metadata service of a server, which its pods reach too. A key of the metadata follows.
+// MetadataURL is the metadata service of a server. Its pods reach the service too. A key of the metadata
+// follows.
 const MetadataURL = "http://169.254.169.254/hetzner/v1/metadata/"
 
 // IDs returns the ids of servers, sorted.

@@ -33,8 +33,8 @@ type Findings struct {
 	KnownGaps []Gap             `yaml:"knownGaps"`
 }
 
-// Update returns the file of a CCM with what a run has found out, and the findings. It keeps the rest of the file, the
-// reasons that it has, and what it says of specs that the run did not run.
+// Update writes the findings of a run into the file of a CCM, and returns both. It keeps the rest of the file: the reasons, and the entries
+// about specs that did not run.
 func Update(file []byte, run speclist.Run) ([]byte, Findings, error) {
 	if run.Incomplete != "" {
 		return nil, Findings{}, fmt.Errorf("cannot learn what the CCM lacks: the run is incomplete: %s; correct that and run it again",

@@ -19,7 +19,7 @@ var notInFiles = regexp.MustCompile(`[^a-zA-Z0-9.]+`)
 
 func fileName(text string) string { return strings.Trim(notInFiles.ReplaceAllString(text, "-"), "-.") }
 
-// badge is a picture without fonts, scripts or links of its own, so that it looks the same wherever a page shows it.
+// badge is a picture without fonts, scripts or links, so that it looks the same wherever a page shows it.
 const badge = `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="20" role="img" aria-label="%[5]s: %[6]s">
 <title>%[7]s</title>
 <clipPath id="r"><rect width="%[1]d" height="20" rx="3"/></clipPath>

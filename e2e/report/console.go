@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// consoleLines is how many lines of a failure the console shows while the suite runs, without those that say which spec failed and where.
-// With what the end of a run says of it, that is a screen.
+// consoleLines limits the lines of a failure on the console while the suite runs, except those with the name and place of the spec.
+// Together with the summary at the end of a run, they fill a screen.
 const consoleLines = 10
 
 // Console copies what Ginkgo prints while the suite runs, without what is long: the timeline of a failed spec, with its logs, is
@@ -38,7 +38,7 @@ func Console(out io.Writer, in io.Reader, log io.Writer) error {
 // console knows where in Ginkgo's text it is.
 type console struct {
 	out io.Writer
-	// line is the begin of a line whose end has not come yet, of which shown bytes are printed.
+	// line is the beginning of an unfinished line. The console shows the first shown bytes of it already.
 	line  []byte
 	shown int
 	// heading says that the next line that is not empty is the first one of a block. Lines of dashes separate blocks.
@@ -48,7 +48,7 @@ type console struct {
 	lines, more int
 	// reset ends a colour, if Ginkgo uses colours.
 	reset string
-	// section is the last line of what is left out, such as a timeline; "" outside of one.
+	// section is the last line of the section that is being left out, such as a timeline, or "".
 	section string
 }
 

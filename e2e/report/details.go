@@ -149,7 +149,7 @@ var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`(-----BEGIN [A-Z ]*PRIVATE KEY-----)[\w+/=\\\s]+`),
 }
 
-// digest matches what has the length of a token but is none.
+// digest matches a SHA-256 in hex. It is as long as a token, but no secret.
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // Redact removes secrets. What specs and CCMs write is not under the suite's control.

@@ -71,7 +71,7 @@ func failed(b *strings.Builder, s speclist.Spec) {
 	}
 }
 
-// card returns the results of the specs about incidents as a table; "" if there are none.
+// card returns the results of the specs about incidents as a table, or "" if the run has no such specs.
 func card(r speclist.Run) string {
 	var rows strings.Builder
 	survived, all := 0, 0

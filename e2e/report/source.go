@@ -45,8 +45,8 @@ func (m modules) Open(name string) (file fs.File, err error) {
 	return file, err
 }
 
-// readSources reads the source of each spec from below a module's root, by the place where it begins. Entries of a table, which may be made
-// anywhere, share the table's. What is not there, such as on another machine, is left out.
+// readSources reads the source of each spec from below a module's root. A source begins at the place of its spec. Entries of a table share
+// the source of the table, since any code can make them. Files that do not exist, such as on another machine, are left out.
 func readSources(root fs.FS, runs []speclist.Run) map[string]string {
 	texts := map[string]string{}
 	files := map[string]*sourceFile{}

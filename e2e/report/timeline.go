@@ -72,7 +72,7 @@ func timeline(s types.SpecReport) (lines []speclist.Line, leftOut int) {
 	return kept, len(lines) - len(kept)
 }
 
-// event matches the first line of an event in the report entry about the cluster, which begins with nodes and Services.
+// event matches the first line of an event in the report entry about the cluster. Nodes and Services come before the events there.
 var event = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d (Normal|Warning) `)
 
 func events(cluster string) string {
@@ -83,7 +83,7 @@ func events(cluster string) string {
 	return cluster[first[0]:]
 }
 
-// latest returns the last n lines, of which each lane has a fair part: the loudest does not drive the others out.
+// latest returns the last n lines. Each lane gets a fair share of them: the loudest does not drive the others out.
 func latest(lines []speclist.Line, n int) []speclist.Line {
 	if len(lines) <= n {
 		return lines
@@ -110,7 +110,7 @@ func latest(lines []speclist.Line, n int) []speclist.Line {
 	return kept
 }
 
-// clock finds the times of lines of logs, which often lack the date and the zone: they are those that are nearest to the spec.
+// clock finds the times of lines of logs. A line often lacks the date and the zone: clock chooses those nearest to the spec.
 type clock struct{ begin, end time.Time }
 
 // lines returns the lines of a text with their times. A line without a time has that of the line before it.

@@ -69,7 +69,7 @@ func (d Durations) String() string {
 	return b.String()
 }
 
-// median is what a spec takes whose duration is unknown.
+// median stands for the duration of a spec that never ran.
 func (d Durations) median() float64 {
 	all := slices.Sorted(maps.Values(d))
 	if len(all) == 0 {

@@ -86,7 +86,7 @@ type Figure struct {
 	Value float64 `json:"value"`
 }
 
-// FigureEntry is the name of report entries whose values are figures.
+// FigureEntry is the name of report entries with figures.
 const FigureEntry = "figure"
 
 // The figures that the report page lists for every run, measured or not.

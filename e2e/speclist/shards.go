@@ -57,7 +57,7 @@ func ReadShards(folders []string) (Run, error) {
 	return merged, nil
 }
 
-// order has the results of which a spec in several shards has the last: that of the shard that ran it says the most.
+// order ranks the results of one spec in several shards. The merged run has the last one: the shard that ran the spec knows the most.
 var order = []Result{NotHere, Unsupported, Skipped, NotExercised, GapClosed, Passed, KnownGap, Failed}
 
 func mergeShards(shards []Run) Run {

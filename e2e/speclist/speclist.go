@@ -29,20 +29,20 @@ const (
 	Unsupported Result = "unsupported"
 	// NotHere is for specs that this kind of cluster cannot run.
 	NotHere Result = "not here"
-	// Skipped is for specs that have found out during their run that they cannot run here.
+	// Skipped is for specs that discover while they run that they cannot run here.
 	Skipped Result = "skipped"
 	// KnownGap is for specs that fail, as the CCM's file says.
 	KnownGap Result = "known gap"
 	// GapClosed is for specs that pass although the CCM's file calls them a known gap.
 	GapClosed Result = "gap closed"
-	// NotExercised is for specs whose fault no request has met: they show nothing. The reason says which requests were seen.
+	// NotExercised is for specs that show nothing, because no request met their fault. The reason lists the requests that came.
 	NotExercised Result = "not exercised"
 )
 
 // Spec is one spec of a run.
 type Spec struct {
 	Name string `json:"name"`
-	// Group is the heading under which the spec is declared.
+	// Group is the heading over the spec's declaration.
 	Group   string   `json:"group,omitempty"`
 	Result  Result   `json:"result"`
 	Reason  string   `json:"reason,omitempty"`
@@ -56,7 +56,7 @@ type Run struct {
 	CCM     string    `json:"ccm"`
 	Cluster string    `json:"cluster"`
 	Time    time.Time `json:"time"`
-	// LeftOut is how many specs could have run here, but were left out by a focus, a filter or a shard.
+	// LeftOut counts specs that this cluster can run, but that a focus, a filter or a shard left out.
 	LeftOut int `json:"left_out,omitempty"`
 	// Shard says which part of the specs ran, such as 2/5.
 	Shard string `json:"shard,omitempty"`
@@ -102,8 +102,8 @@ func (r Run) Write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, File), append(text, '\n'), 0o644)
 }
 
-// Read returns the runs in all folders of a folder, by CCM and kind of cluster. Of several runs with the same CCM and
-// kind, it returns the newest. A shard counts only where there is no run of all shards.
+// Read returns the runs in all folders of a folder, by CCM and kind of cluster. Of several runs with the same CCM and kind, it returns the
+// newest. A shard counts only if the folder lacks a run of all shards.
 func Read(root fs.FS) ([]Run, error) {
 	files, err := fs.Glob(root, "*/"+File)
 	if err != nil {

@@ -32,12 +32,12 @@ type Config struct {
 	Driver cloud.Driver
 	// Drivers are those that descriptions can choose by a name, for a test of several clouds.
 	Drivers map[string]cloud.Driver
-	// Kubeconfig is the path of an administrator's access to a cluster that runs the CCM. If it is empty, each process of the test has a
-	// control plane of its own, whose programs framework/cluster finds. E2E_CLUSTER wins over both.
+	// Kubeconfig is the path of an administrator's access to a cluster that runs the CCM. If it is empty, each process of the test starts a
+	// control plane from the programs that framework/cluster finds. E2E_CLUSTER wins over both.
 	Kubeconfig string
 	// Labels is a filter such as "conformance && !route". The specs that run pass it and Ginkgo's own flag.
 	Labels string
-	// Manifest is the path of what deploys a CCM whose description names no manifest.
+	// Manifest is the path of the manifest that deploys a CCM if the CCM's description names none.
 	Manifest string
 	// Name is what Ginkgo calls the run. If it is empty, it is "conformance".
 	Name string

@@ -1,5 +1,5 @@
-// Package upstream writes the page of what Kubernetes' own specs of load balancers and networking show of the CCM on a
-// kind cluster (e2e/CONFORMANCE.md), and finds what has become worse since the last run.
+// Package upstream writes the page with the results of Kubernetes' own specs of load balancers and networking for the CCM on a kind cluster
+// (e2e/CONFORMANCE.md), and finds specs that regressed since the last run.
 package upstream
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A Result is what has become of a spec.
+// A Result is the outcome of a spec.
 type Result string
 
 // The results.

@@ -1,5 +1,5 @@
-// Package whoami makes the answers in which backends of the e2e suite say what has reached them: the simulated nodes of an
-// embedded cluster (e2e/framework/node) and the pods of a real one (kind/cmd/probe).
+// Package whoami makes the answers of the e2e suite's backends. They describe the request that arrived. The backends are the simulated
+// nodes of an embedded cluster (e2e/framework/node) and the pods of a real one (kind/cmd/probe).
 package whoami
 
 import (
@@ -11,13 +11,13 @@ import (
 	proxyproto "github.com/pires/go-proxyproto"
 )
 
-// Answer is what a backend answers, as JSON: who was reached, and what arrived there.
+// Answer is a backend's answer, as JSON: the backend's identity, and the request as it arrived.
 type Answer struct {
 	// Node is the name of the node, Pod that of the pod if there is one.
 	Node string `json:"node"`
 	Pod  string `json:"pod,omitempty"`
-	// Service is namespace/name. PortName and Port are the Service port's, from a pod the
-	// container's, and NodePort is the number that was reached, which a pod cannot know.
+	// Service is namespace/name. PortName and Port are those of the Service. A pod gives those of its container instead. NodePort is the
+	// port that the client reached. A pod does not know it.
 	Service  string `json:"service"`
 	PortName string `json:"portName,omitempty"`
 	Port     int32  `json:"port"`

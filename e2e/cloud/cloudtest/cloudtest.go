@@ -19,7 +19,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
-// UserAgent is in the User-Agent of what the functions of a Config send.
+// UserAgent is a part of the User-Agent that the functions of a Config must send.
 const UserAgent = "cloudtest-ccm"
 
 // Config says what the tests cannot do by the interface. Tests that need a function that is nil are skipped, with the reason.
@@ -34,7 +34,7 @@ type Config struct {
 	Slow time.Duration
 }
 
-// Run runs all tests of a driver. Each has a cloud of its own.
+// Run runs all tests of a driver. Each test has another cloud.
 func Run(t *testing.T, d cloud.Driver, config Config) {
 	if config.Slow == 0 {
 		config.Slow = 10 * time.Second
@@ -76,7 +76,7 @@ type suite struct {
 	config Config
 }
 
-// clouds counts the clouds of this process, so that each gets addresses of its own.
+// clouds counts the clouds of this process. Each gets the address ranges of its number.
 var clouds atomic.Uint32
 
 // Options returns options for a cloud: with addresses that the 127 clouds before it in this process do not have, and another process most

@@ -108,7 +108,7 @@ func (c vaguer) AddFault(ctx context.Context, f cloud.Fault) (string, error) {
 	return name, err
 }
 
-// breaker is a driver whose clouds break a promise.
+// breaker is a driver that makes clouds which break a promise.
 type breaker struct {
 	example.Driver
 	breaks func(right) cloud.Cloud

@@ -119,7 +119,7 @@ func expectTargets(g *WithT, targets []cloud.Target, servers ...cloud.Server) {
 	}
 }
 
-// answering makes the servers answer with their names on a port, which is returned.
+// answering makes each server answer with its name. It returns the port, the same on all servers.
 func answering(t *testing.T, servers ...cloud.Server) (port uint16) {
 	t.Helper()
 	for _, s := range servers {

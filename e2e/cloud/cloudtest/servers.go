@@ -146,7 +146,7 @@ func concurrent(t *testing.T, s *suite) {
 	g.Expect(servers(t, c)).To(And(HaveLen(4), HaveKey("node-1"), HaveKey("node-3"), HaveKey("node-5"), HaveKey("node-7")))
 }
 
-// canceled shows that a method returns soon after its context has ended, with or without an error.
+// canceled shows that a method returns soon after its context is canceled, with or without an error.
 func canceled(t *testing.T, s *suite) {
 	g, c := NewWithT(t), s.start(t)
 	ctx, cancel := context.WithCancel(t.Context())

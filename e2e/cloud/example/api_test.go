@@ -13,7 +13,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/example"
 )
 
-// newCloud makes a cloud with addresses of its own, and with its API.
+// newCloud makes a cloud and serves its API. No other cloud has its addresses.
 func newCloud(t *testing.T, o example.Options) (*example.Cloud, *httptest.Server) {
 	t.Helper()
 	addresses := cloudtest.Options(t)
@@ -32,7 +32,7 @@ func newCloud(t *testing.T, o example.Options) (*example.Cloud, *httptest.Server
 	return c, s
 }
 
-// send sends a request and returns the status and the body; 0 if there is no answer.
+// send sends a request and returns the status and the body. The status is 0 if the answer never comes.
 func send(t *testing.T, s *httptest.Server, method, path, body string, headers ...string) (status int, answer string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))

@@ -32,7 +32,7 @@ type Listener struct {
 	Backends []netip.AddrPort `json:"backends"`
 }
 
-// loadBalancer is one with what it does not show yet.
+// loadBalancer is a LoadBalancer and the address that it shows once it is active.
 type loadBalancer struct {
 	LoadBalancer
 	address netip.Addr
@@ -203,7 +203,7 @@ func (c *Cloud) SetBackends(id string, backends []netip.AddrPort) (Listener, err
 	return l.Listener, nil
 }
 
-// checkBackends returns a copy of the backends, which is never nil.
+// checkBackends returns a copy of the backends. The copy is never nil.
 func checkBackends(backends []netip.AddrPort) ([]netip.AddrPort, error) {
 	seen := map[netip.AddrPort]bool{}
 	for _, b := range backends {

@@ -1,9 +1,9 @@
-// Package example is the example cloud: the smallest cloud that the conformance specs run on, and really another one than Hetzner's.
-// It is in memory, has a JSON API of its own, and forwards real TCP connections. The CCM for it is in ccm/example.
+// Package example is the example cloud: the smallest cloud that the conformance specs run on. It differs from Hetzner's in everything that
+// the specs do not need. It is in memory, serves a JSON API, and forwards real TCP connections. The CCM for it is in ccm/example.
 //
 // # The API
 //
-// All paths begin with /accounts/demo: the account is a part of the endpoint, so that a token of another account is refused. A request
+// All paths begin with /accounts/demo. The account is a part of the endpoint, so the API refuses the token of another account. A request
 // has the header "Authorization: Bearer <token>", and a body of one JSON object without unknown fields. Answers are JSON objects:
 //
 //	GET    /instances                    {"instances": [Instance, …]}   all of them: lists have no pages
@@ -26,16 +26,16 @@
 //
 // [Instance], [LoadBalancer], [Listener] and [Route] are the objects. The terms differ from those of other clouds on purpose:
 //
-//   - IDs are text. An instance has a name as well, which is unique and can be changed. A load balancer is called by its name.
-//   - An instance is in a zone of a region. It has a private address, and a public one, which is an address of this host.
-//   - A load balancer has one address, which comes a moment after the load balancer: it is pending, then active.
-//   - Listeners are objects of their own. Their backends are bare addresses with ports: the cloud does not know whose they are.
-//   - There are no labels, no actions, no locks. Nothing says whether a backend is healthy: the load balancer has no probes. It tries the
+//   - IDs are text. An instance also has a unique name, and a request can change it. A load balancer is identified by its name.
+//   - An instance is in a zone of a region. It has a private address, and a public one on this host.
+//   - A load balancer has one address. It is pending at first. It becomes active, and shows the address, a moment later.
+//   - Listeners are separate objects. Their backends are bare addresses with ports: the cloud does not know the instances behind them.
+//   - Labels, actions and locks do not exist. Nothing says whether a backend is healthy: the load balancer has no probes. It tries the
 //     backends in turn until one accepts the connection. So this cloud shows that the specs do without health.
 //   - An instance that is deleted leaves its routes and backends behind.
 //
-// An error is {"error": {"code": "instance_not_found", "message": "…"}}. The code says what is wrong: errors.go lists all of them. The
-// code of an unknown path is unknown_path, so that a wrong endpoint does not look like an instance that is gone.
+// An error is {"error": {"code": "instance_not_found", "message": "…"}}. errors.go lists all codes. An unknown path has the code
+// unknown_path, so that a wrong endpoint does not look like an instance that is gone.
 //
 // # What is not modelled
 //

@@ -135,7 +135,7 @@ func (d *driven) Servers(context.Context) ([]cloud.Server, error) {
 	return all, nil
 }
 
-// LoadBalancers implements cloud.Cloud. The API does not say which Service a load balancer belongs to: there are no labels.
+// LoadBalancers implements cloud.Cloud. The result names no Service: load balancers of this API have no labels.
 func (d *driven) LoadBalancers(context.Context) ([]cloud.LoadBalancer, error) {
 	var all []cloud.LoadBalancer
 	for _, b := range d.cloud.LoadBalancers() {

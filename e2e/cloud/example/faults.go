@@ -106,7 +106,7 @@ func (c *Cloud) AddFault(f Fault) (name string, err error) {
 	return f.Name, nil
 }
 
-// Faults returns the faults in the order in which they were added.
+// Faults returns the faults, the oldest first.
 func (c *Cloud) Faults() []Fault {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *Cloud) Faults() []Fault {
 	return all
 }
 
-// RemoveFault ends a fault. It returns false if there is none of that name.
+// RemoveFault ends a fault. It returns false if no fault has that name.
 func (c *Cloud) RemoveFault(name string) bool {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
@@ -143,7 +143,8 @@ func (fs *faults) meet(r Request) string {
 	return ""
 }
 
-// misbehave answers a request as an effect says, and returns the status; 0 if there is no answer.
+// misbehave answers a request as an effect says, and returns the status. It returns 0 if it sends
+// no answer.
 func (c *Cloud) misbehave(effect string, q Request, w http.ResponseWriter, r *http.Request) (status int) {
 	switch effect {
 	case Hang, HangAfter:

@@ -59,7 +59,7 @@ func (c *Cloud) instance(id string) (*Instance, error) {
 	return nil, instanceNotFound("there is not an instance %q: GET /instances lists them", id)
 }
 
-// CreateInstance creates an instance, which runs at once.
+// CreateInstance creates an instance and starts it.
 func (c *Cloud) CreateInstance(name string) (Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

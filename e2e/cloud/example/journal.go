@@ -10,7 +10,7 @@ import (
 
 // Request is a request that the API got.
 type Request struct {
-	// Seq numbers the requests in the order in which they arrived.
+	// Seq numbers the requests as they arrive.
 	Seq       uint64    `json:"seq"`
 	Time      time.Time `json:"time"`
 	Method    string    `json:"method"`
@@ -22,7 +22,7 @@ type Request struct {
 	About string `json:"about,omitempty"`
 	// ID is that of the instance or load balancer that it is about, if it exists and the path names it.
 	ID string `json:"id,omitempty"`
-	// Status is that of the answer, 0 while there is none. An answer that is lost has the status that it would have had.
+	// Status is that of the answer, 0 while the request waits for one. An answer that a fault drops counts with its status.
 	Status int `json:"status"`
 	// Effect is that of the fault that it has met.
 	Effect string `json:"effect,omitempty"`
@@ -92,7 +92,7 @@ func (j *journal) after(seq uint64) int {
 	return i
 }
 
-// Requests returns the requests with a higher number, in the order in which they arrived. The cloud remembers the last 10,000 at least.
+// Requests returns the requests with a higher number, the oldest first. The cloud remembers the last 10,000 at least.
 func (c *Cloud) Requests(after uint64) []Request {
 	c.journal.mu.Lock()
 	defer c.journal.mu.Unlock()

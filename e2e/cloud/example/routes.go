@@ -4,7 +4,7 @@ import (
 	"net/netip"
 )
 
-// Route leads what is for a range of addresses to an instance. The cloud only keeps it: there are no pods to send packets to.
+// Route leads packets for a range of addresses to an instance. The cloud only stores it: it has no pods to send packets to.
 type Route struct {
 	Prefix   netip.Prefix `json:"prefix"`
 	Instance string       `json:"instance"`

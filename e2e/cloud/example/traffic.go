@@ -42,7 +42,7 @@ func (t *traffic) open(at netip.AddrPort, backends []netip.AddrPort) (*port, err
 	return p, nil
 }
 
-// set replaces the backends. Connections to those that are no longer there continue until they end by themselves.
+// set replaces the backends. Connections to removed backends continue until one side closes them.
 func (p *port) set(backends []netip.AddrPort) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *port) forward(client net.Conn) {
 	}
 }
 
-// order returns the backends, beginning with the one whose turn it is.
+// order returns the backends in the order of the attempts for the next connection.
 func (p *port) order() []netip.AddrPort {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +113,7 @@ func (p *port) order() []netip.AddrPort {
 	return append(append([]netip.AddrPort{}, p.backends[p.turn:]...), p.backends[:p.turn]...)
 }
 
-// own remembers a connection, which ends with the port. It returns false, and closes the connection, if the port is closed.
+// own adds a connection to those that the port closes at its end. If the port is closed already, it closes c and returns false.
 func (p *port) own(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +132,7 @@ func (p *port) disown(c net.Conn) {
 	_ = c.Close()
 }
 
-// pipe copies what one side sends until that side has sent all.
+// pipe copies from one side to the other until the first one stops sending.
 func pipe(to, from net.Conn) {
 	_, err := io.Copy(to, from)
 	if tcp, ok := to.(*net.TCPConn); ok && err == nil {

@@ -24,7 +24,8 @@ type balanced struct {
 	servers  map[string]*lineServer
 }
 
-// lineServer answers each line with its name and the line, and one more line when the client has sent all.
+// lineServer answers each line with its name and the line, and adds one more line when the client stops
+// sending.
 type lineServer struct {
 	instance example.Instance
 	net.Listener
@@ -175,7 +176,7 @@ func TestConnectionsOutliveTheirBackendAndEndWithTheirListener(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), "the port is not free again")
 }
 
-// TestEachDirectionEndsByItself shows that a client that has sent all still gets the answer.
+// TestEachDirectionEndsByItself shows that a client that closed its sending half still gets the answer.
 func TestEachDirectionEndsByItself(t *testing.T) {
 	t.Parallel()
 	g, b := NewWithT(t), newBalanced(t, "a")

@@ -121,5 +121,5 @@ func (c *program) LimitLoadBalancers(ctx context.Context, most int) error {
 	return c.call(ctx, "LimitLoadBalancers", map[string]int{"most": most}, nil)
 }
 
-// ForwardsNothing implements cloud.Mute, of which a program has nothing to answer.
+// ForwardsNothing implements cloud.Mute. It does not call the program.
 func (c *program) ForwardsNothing() {}

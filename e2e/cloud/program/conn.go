@@ -139,7 +139,7 @@ func (c *conn) readAll(from io.Reader) error {
 	return nil // the end, also if the pipe was closed
 }
 
-// deliver gives an answer to who has asked.
+// deliver gives an answer to the waiting call.
 func (c *conn) deliver(r reply) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *conn) deliver(r reply) error {
 	return nil
 }
 
-// ask sends a question and waits for the answer, which is decoded to result unless that is nil.
+// ask sends a question, waits for the answer, and decodes it into result unless result is nil.
 func (c *conn) ask(ctx context.Context, method string, params, result any) error {
 	answer := make(chan reply, 1)
 	c.mu.Lock()

@@ -33,7 +33,7 @@ type Driver struct {
 	Grace time.Duration
 }
 
-// interfaces are the optional ones that a program can implement. A Dialer is none of them: a connection is not JSON.
+// interfaces are the optional ones that a program can implement. Dialer is missing: JSON cannot carry a connection.
 var interfaces = []string{"Renamer", "Router", "Recorder", "Faulty", "Limiter", "Mute"}
 
 // Start implements cloud.Driver.
@@ -158,7 +158,7 @@ func (c *program) start(log io.Writer) error {
 // moment is how long what belongs to the end of a process may take.
 const moment = time.Second
 
-// why says why there are no more answers.
+// why returns the reason for the end of the answers.
 func (c *program) why() error {
 	select {
 	case <-c.ended:

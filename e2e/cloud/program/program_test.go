@@ -121,7 +121,7 @@ func hang() {
 	<-never
 }
 
-// logs is what a program has written to its standard error.
+// logs collects the standard error of a program.
 type logs struct {
 	mu sync.Mutex
 	strings.Builder

@@ -46,8 +46,7 @@ type Options struct {
 	NodeMaskSize int
 	// ServiceCIDR is what cluster IPs are allocated from. Zero means 10.96.0.0/16.
 	ServiceCIDR netip.Prefix
-	// NodeMonitorGracePeriod is how long a node may be silent before it is
-	// NotReady. Zero means 8 s: eight heartbeats of a simulated node, which is
+	// NodeMonitorGracePeriod is how long a node may be silent before it is NotReady. Zero means 8 s: eight heartbeats of a simulated node,
 	// enough for a busy host. (A real cluster waits 50 s, five heartbeats.)
 	NodeMonitorGracePeriod time.Duration
 	// StartTimeout bounds the wait for each program. Zero means three minutes: while twelve control planes work, a slow
@@ -94,8 +93,7 @@ type Cluster struct {
 	Kubeconfig string
 	// Version is the API server's release, such as "v1.37.1".
 	Version string
-	// LogDir has the output of the control plane and of what Run started. Empty
-	// for a cluster that exists.
+	// LogDir has the output of the control plane and of the programs that Run started. Empty for a cluster that exists.
 	LogDir string
 	// PodCIDR is what nodes' pod CIDRs are cut from. Zero for a cluster that exists.
 	PodCIDR netip.Prefix
@@ -122,10 +120,9 @@ func Existing(path string) (*Cluster, error) {
 	return c, c.connect()
 }
 
-// Start brings up an embedded control plane and returns when its API answers and
-// its controllers work, a few seconds later. It starts processes and a temporary
-// folder, all of which Stop removes, and a janitor that removes them if the
-// calling process ends without Stop, however that happens.
+// Start brings up an embedded control plane. It returns when its API answers and its controllers work, a few seconds later. It starts
+// processes and creates a temporary folder. Stop removes them. Start also starts a janitor that removes them if the calling process ends
+// without Stop, for whatever reason.
 func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
 	options, err = options.complete()
 	if err != nil {
@@ -230,9 +227,8 @@ func (c *Cluster) KubeconfigFor(name string, groups ...string) (string, error) {
 	return file.Name(), errors.Join(err, file.Close())
 }
 
-// awaitControllers waits until the controller manager has made the default
-// service account of the default namespace, which shows that it has the API, its
-// own credentials, and running controllers.
+// awaitControllers waits for the default service account of the default namespace. The controller manager creates it once it has the API,
+// credentials, and running controllers.
 func (c *Cluster) awaitControllers(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		if exited(c.controller) {

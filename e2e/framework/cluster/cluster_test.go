@@ -27,7 +27,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
-// programs returns the control plane's programs. Where there are none, the test is skipped.
+// programs returns the control plane's programs. It skips the test if they are missing.
 func programs(t *testing.T) string {
 	t.Helper()
 	assets, err := cluster.FindPrograms()
@@ -73,7 +73,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience bounds waiting for what should happen soon, on any host.
+// patience bounds a wait that is short on any host.
 func patience(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -121,7 +121,7 @@ func TestAnExistingClusterIsUsedAndLeftAlone(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
-// simulate starts a node whose ports are on an address of its own.
+// simulate starts a node that opens its ports on the given address.
 func simulate(t *testing.T, c *cluster.Cluster, name, address string) *node.Node {
 	t.Helper()
 	spec := node.Spec{Name: name, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
@@ -136,7 +136,7 @@ func simulate(t *testing.T, c *cluster.Cluster, name, address string) *node.Node
 	return n
 }
 
-// ready returns the status of the Node's Ready condition, empty if there is none.
+// ready returns the status of the Node's Ready condition, or "" without the condition.
 func ready(ctx context.Context, c *cluster.Cluster, name string) func() (corev1.ConditionStatus, error) {
 	return func() (corev1.ConditionStatus, error) {
 		object, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -201,8 +201,7 @@ func TestADeletedNodeStaysAwayUntilKubeletRestarts(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.Client.CoreV1().Nodes().Delete(ctx, n.Name(), metav1.DeleteOptions{})).To(Succeed())
 
-	// The collected Lease shows that time has passed in which a kubelet that
-	// registered again would have done so.
+	// Collecting the Lease takes longer than another registration of the kubelet would.
 	g.Eventually(func() bool {
 		_, err := leases.Get(ctx, n.Name(), metav1.GetOptions{})
 		return apierrors.IsNotFound(err)

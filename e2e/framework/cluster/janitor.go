@@ -19,12 +19,10 @@ import (
 //go:embed janitor.sh
 var janitorScript string
 
-// janitor is a small shell process that outlives us by a moment. It reads from a pipe of ours, which the system closes when
-// we end, also when we are killed or panic. Then the janitor kills every process whose number is noted in the cluster's
-// folder, and deletes the folder.
+// janitor is a small shell process that outlives us by a moment. It reads from a pipe that the system closes when this process ends, even
+// by a kill or a panic. Then the janitor kills every process that has a note in the cluster's folder, and deletes the folder.
 //
-// It does what Linux's parent-death signal would do, but also on macOS, also for
-// files, and it does not fire when only the thread ends that started a process.
+// Linux's parent-death signal does not exist on macOS, leaves files behind, and fires when only the thread ends that started a process.
 type janitor struct {
 	dir  string
 	pids string // folder of files that are named after a program and hold its number
@@ -40,7 +38,7 @@ func hireJanitor(dir string) (*janitor, error) {
 	}
 	//nolint:noctx // it must outlive everything that could cancel it
 	j.cmd = exec.Command("/bin/sh", "-c", janitorScript, "janitor", dir)
-	// A session of its own: no Ctrl-C of a terminal reaches it.
+	// The new session keeps a terminal's Ctrl-C away from it.
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pipe, err := j.cmd.StdinPipe()
 	if err != nil {
@@ -64,8 +62,7 @@ func (j *janitor) wrap(name, path string) (string, error) {
 	return script, os.WriteFile(script, []byte(text), 0o700)
 }
 
-// note records that the janitor is to kill the process, which leads a process
-// group; forget removes the record.
+// note tells the janitor to kill the process group that pid leads. forget removes the note.
 func (j *janitor) note(name string, pid int) error {
 	return os.WriteFile(filepath.Join(j.pids, name), []byte(strconv.Itoa(pid)+"\n"), 0o600)
 }

@@ -50,7 +50,7 @@ func child() int {
 	return 0
 }
 
-// below lists the processes whose command line mentions the folder.
+// below lists the processes with the folder in their command line.
 func below(folder string) []string {
 	out, err := exec.Command("ps", "-Ao", "pid=,command=").Output()
 	if err != nil {
@@ -142,7 +142,7 @@ func TestAStartThatIsCancelledLeavesNothing(t *testing.T) {
 	g.Expect(below(folder)).To(BeEmpty())
 }
 
-// withProgram returns a folder with the control plane's programs of another, but for one, which is a shell script.
+// withProgram returns a copy of a folder with the control plane's programs, where a shell script replaces one of them.
 func withProgram(t *testing.T, programs, name, script string) string {
 	t.Helper()
 	dir := t.TempDir()

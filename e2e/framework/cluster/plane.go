@@ -27,8 +27,8 @@ func (c *Cluster) startPlane(ctx context.Context, options Options) (err error) {
 	if err != nil {
 		return err
 	}
-	// envtest takes no context: a cancelled start kills the programs, which makes
-	// the attempt under way fail.
+	// envtest takes no context: a cancelled start kills the programs, so that the attempt under way
+	// fails.
 	defer context.AfterFunc(ctx, func() { _ = c.janitor.end("kube-apiserver", "etcd") })()
 	for attempt := 1; ; attempt++ {
 		var plane *envtest.ControlPlane
@@ -129,11 +129,11 @@ func (c *Cluster) startControllers(ctx context.Context, options Options) error {
 			"--secure-port=0", // its metrics are not used
 			"--leader-elect=false",
 			"--controllers=" + strings.Join(controllers, ","),
-			// As kubeadm does: each controller has an account and RBAC rules of its own.
+			// As kubeadm does: each controller has its account and RBAC rules.
 			"--use-service-account-credentials=true",
 			"--service-account-private-key-file=" + filepath.Join(keys, "sa-signer.key"),
-			// What a cluster with a cloud-controller-manager says. Since the cloud
-			// controllers have left Kubernetes, it decides nothing here any more.
+			// The flag of a cluster with a cloud-controller-manager. The controller manager has no
+			// cloud controllers any more, and ignores it.
 			"--cloud-provider=external",
 			"--allocate-node-cidrs=true",
 			"--cluster-cidr=" + options.PodCIDR.Masked().String(),

@@ -15,8 +15,8 @@ import (
 
 // Command describes a program to run next to the control plane.
 type Command struct {
-	// Name is unique among the processes that run at one time. It names the log
-	// file, which a later process of the same name appends to.
+	// Name is unique among the processes that run at one time. It names the log file. A later
+	// process of the same name appends to that file.
 	Name string
 	// Path of the program, and its arguments without the name.
 	Path string
@@ -63,8 +63,8 @@ func (c *Cluster) Run(command Command) (*Process, error) {
 	//nolint:noctx // it lives until Stop, Kill or the end of the cluster, not as long as a call
 	p.cmd = exec.Command(command.Path, command.Args...)
 	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = command.Env, command.Dir, output, output
-	// A group of its own, so that a terminal's Ctrl-C does not end it before the
-	// spec that uses it.
+	// The new process group keeps a terminal's Ctrl-C away, so that the process outlives the spec
+	// that uses it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot start %s: %w", command.Name, err), output.Close())
@@ -88,7 +88,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // LogPath returns the path of the file with the process's output.
 func (p *Process) LogPath() string { return p.log }
 
-// Done is closed when the process has ended.
+// Done is closed when the process exits.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Err returns how the process ended, as exec.Cmd.Wait does; nil while it runs.
@@ -99,8 +99,8 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// ExitCode returns the exit code of a process that has ended by itself, -1 if it still runs or was
-// ended by a signal.
+// ExitCode returns the exit code of a process that exited by itself. It returns -1 if the process
+// still runs or a signal ended it.
 func (p *Process) ExitCode() int {
 	if !exited(p) {
 		return -1
@@ -108,7 +108,7 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Signal sends the process a signal. It succeeds if the process has ended.
+// Signal sends the process a signal. It succeeds if the process is over.
 func (p *Process) Signal(signal os.Signal) error {
 	err := p.cmd.Process.Signal(signal)
 	if errors.Is(err, os.ErrProcessDone) {

@@ -22,28 +22,24 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
-// listenRetry is the time between two attempts to open a port, which another node
-// may be about to close.
+// listenRetry is the time between two attempts to open a port. Another node may be about to close it.
 const listenRetry = 250 * time.Millisecond
 
-// backend is kube-proxy and the pods of one node: it opens the node ports of all
-// Services on the node's addresses and answers there.
+// backend is kube-proxy and the pods of one node: it opens the node ports of all Services on the node's addresses and answers there.
 //
-// It reproduces which ports are open when: those of type NodePort and
-// LoadBalancer; with externalTrafficPolicy Local only where the node has a pod,
-// and then a health check node port on each node, which answers as kube-proxy's.
-// NOT modelled: ports other than TCP; sending traffic on to another node's pod (a
-// node always answers itself, even if its pods were said to be elsewhere); cluster
-// IPs; session affinity; loadBalancerSourceRanges; readiness of pods. With policy
-// Local and no pod, kube-proxy drops packets; here the connection is refused.
+// It opens the same ports as kube-proxy: those of type NodePort and LoadBalancer. With externalTrafficPolicy Local, they are open only if
+// the node has a pod, and a health check node port answers on each node as kube-proxy's does. NOT modelled: ports other than TCP; sending
+// traffic on to another node's pod (a node always answers itself, even if its pods were said to be elsewhere); cluster IPs; session
+// affinity; loadBalancerSourceRanges; readiness of pods. With policy Local and no pod, kube-proxy drops packets; here the connection is
+// refused.
 type backend struct {
 	node    string
 	anyPort bool
 	clock   clock.WithTickerAndDelayedExecution
 	log     *slog.Logger
 
-	// proxy has the Services, by name, whose pods expect the PROXY protocol. It is not guarded by mu: closing a port
-	// holds mu and waits until no connection is being accepted, which reads proxy.
+	// proxy holds the names of Services with pods that expect the PROXY protocol. mu does not guard it: closing a port holds mu while it
+	// waits for the connection that is being accepted, and accepting reads proxy.
 	proxy sync.Map
 
 	mu        sync.Mutex
@@ -195,7 +191,7 @@ func (b *backend) sync() {
 	}
 }
 
-// list describes what is open and what failed, by Service and port.
+// list describes the open and the failed ports, by Service and port.
 func (b *backend) list() []Backend {
 	b.mu.Lock()
 	defer b.mu.Unlock()

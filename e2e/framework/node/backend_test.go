@@ -51,7 +51,7 @@ func service(kind corev1.ServiceType, nodePorts ...int32) *corev1.Service {
 	return s
 }
 
-// open returns the ports on which the node listens.
+// open returns the ports that the node listens on.
 func open(n *Node) func() []int {
 	return func() []int {
 		var ports []int
@@ -64,7 +64,7 @@ func open(n *Node) func() []int {
 	}
 }
 
-// update puts the Service into the API, instead of what was there.
+// update replaces the Service in the API.
 func update(g Gomega, client *fake.Clientset, s *corev1.Service) {
 	_, err := client.CoreV1().Services(s.Namespace).Update(context.Background(), s, metav1.UpdateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -19,7 +19,7 @@ import (
 type Server struct {
 	ID   string // never used again, unlike names
 	Name string
-	// Addresses on which the server can be reached in the simulation.
+	// Addresses of the server on this host.
 	Addresses []netip.Addr
 }
 
@@ -34,7 +34,7 @@ const (
 	ServerStarted ServerEventType = "started"
 	// ServerStopped: it is off.
 	ServerStopped ServerEventType = "stopped"
-	// ServerChanged: its addresses have changed, and nothing else.
+	// ServerChanged: its addresses change, and nothing else.
 	ServerChanged ServerEventType = "changed"
 	// ServerDeleted: it is gone, whether it ran or not.
 	ServerDeleted ServerEventType = "deleted"
@@ -48,10 +48,10 @@ type ServerEvent struct {
 
 // ServerEvents is the source of a Fleet's events.
 type ServerEvents interface {
-	// WatchServers returns a channel that delivers a created event for each server
-	// that there is, followed by a started event if it runs, and then what happens,
-	// in the order in which it happens to each server and without a gap. The
-	// channel is closed when ctx ends or the source does.
+	// WatchServers returns a channel of events. It delivers a created event for each existing
+	// server, followed by a started event if the server runs. All later events follow without a
+	// gap, and those of one server in their order. The channel is closed when ctx ends or the
+	// source does.
 	WatchServers(ctx context.Context) (<-chan ServerEvent, error)
 }
 
@@ -132,8 +132,8 @@ func (f *Fleet) Stop() {
 	f.world.stop()
 }
 
-// Node returns the node of that name, nil if there is none. Of several servers
-// that had the name, it is that of the last.
+// Node returns the node of that name, or nil. If several servers had the name, it returns the node
+// of the last.
 func (f *Fleet) Node(name string) *Node {
 	for _, n := range f.Nodes() {
 		if n.Name() == name {

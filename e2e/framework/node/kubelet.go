@@ -32,10 +32,9 @@ const (
 
 // kubelet is one run of the kubelet program, from its start to its end.
 //
-// It reproduces registration, the Node's status and its Lease, the latter with
-// kubelet's own code. NOT modelled: pods, volumes, images, certificates, events
-// (NodeReady, Rebooted), pressure, and the labels of a Node that exists, which
-// kubelet would correct.
+// It reproduces registration, the Node's status and its Lease, the latter with kubelet's own code.
+// NOT modelled: pods, volumes, images, certificates, events (NodeReady, Rebooted), pressure, and
+// corrections of the labels of an existing Node.
 type kubelet struct {
 	spec   Spec
 	client kubernetes.Interface
@@ -49,7 +48,7 @@ type kubelet struct {
 }
 
 func startKubelet(ctx context.Context, client kubernetes.Interface, world *world, spec Spec, bootID string) *kubelet {
-	// The Lease's code logs each failure, which is part of many specs.
+	// The Lease's code logs each failure. Many specs make it fail.
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 	k := &kubelet{
 		spec: spec, client: client, world: world, bootID: bootID,
@@ -99,8 +98,8 @@ func (k *kubelet) run(ctx context.Context) {
 	}
 }
 
-// lease makes the keeper of the node's Lease, which belongs to the Node object so
-// that it is collected with it.
+// lease makes the keeper of the node's Lease. The Lease belongs to the Node object, so that it is
+// collected with it.
 func (k *kubelet) lease() lease.Controller {
 	seconds := int32(max(1, math.Ceil((leaseHeartbeat * k.spec.Heartbeat).Seconds())))
 	own := func(l *coordinationv1.Lease) error {

@@ -30,7 +30,7 @@ func api(objects ...runtime.Object) *fake.Clientset {
 	return client
 }
 
-// patience bounds waiting for what should happen soon, on any host.
+// patience bounds a wait that is short on any host.
 func patience(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -51,7 +51,7 @@ func begin(t *testing.T, client *fake.Clientset, spec Spec) *Node {
 	return n
 }
 
-// get returns the Node, which must exist.
+// get returns the Node. A missing one fails the assertion.
 func get(g Gomega, client *fake.Clientset, name string) *corev1.Node {
 	object, err := client.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -160,9 +160,8 @@ func TestRegistrationIsTriedUntilTheAPIAnswers(t *testing.T) {
 	g.Expect(n.AwaitRegistered(patience(t))).To(Succeed())
 }
 
-// handTicked is a clock whose tickers tick only when the test sends.
-// Since its channel has no buffer, a second tick is only taken when the work that
-// the first one caused is done.
+// handTicked is a clock with tickers that tick only when the test sends. Since its channel has no
+// buffer, a second tick is only taken when the work that the first one caused is done.
 type handTicked struct {
 	*testingclock.FakeClock
 	ticks chan time.Time

@@ -1,13 +1,11 @@
-// Package node simulates the nodes of a cluster: what kubelet and kube-proxy of a
-// server do towards the Kubernetes API and towards a load balancer, without a
-// server, containers or pods.
+// Package node simulates the nodes of a cluster: it acts as the kubelet and kube-proxy of a server towards the Kubernetes API and towards a
+// load balancer, without a server, containers or pods.
 //
-// A Node registers and keeps its Node object alive as kubelet does with
-// --cloud-provider=external (kubelet.go), and answers on the node ports of all Services like kube-proxy with a pod behind
-// each of them (backend.go). A Fleet keeps one Node per cloud server (fleet.go). The package does not know a cloud:
-// it is told about servers.
+// A Node registers and keeps its Node object alive as kubelet does with --cloud-provider=external (kubelet.go), and answers on the node
+// ports of all Services like kube-proxy with a pod behind each of them (backend.go). A Fleet keeps one Node per cloud server (fleet.go).
+// The package does not know a cloud: it is told about servers.
 //
-// What was read for this in Kubernetes 1.37.1, where intuition is wrong:
+// The source of Kubernetes 1.37.1 says this, against intuition:
 //
 //   - A running kubelet does NOT register again when another client deletes its Node
 //     object. It registers once per start (registrationCompleted); from then on it
@@ -15,7 +13,7 @@
 //     cloud-controller-manager deletes by mistake stays away: see RestartKubelet.
 //   - kubelet sets no NetworkUnavailable condition. The route controller of the
 //     cloud-controller-manager creates it, True or False. See
-//     Spec.NetworkUnavailable for clusters in which something else does.
+//     Spec.NetworkUnavailable for clusters with another source of it.
 //   - With an external cloud provider and without --node-ip, kubelet reports its
 //     host name as the only address, and leaves the list alone once another client has
 //     filled it.
@@ -50,7 +48,7 @@ import (
 const (
 	// TaintUninitialized is the taint of a node that the cloud-controller-manager has not initialised yet.
 	TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
-	// TaintShutdown is the taint of a node whose server is off.
+	// TaintShutdown is the taint of the node of a server that is off.
 	TaintShutdown = "node.cloudprovider.kubernetes.io/shutdown"
 	// annotationProvidedIP has the addresses that kubelet's flag --node-ip names.
 	annotationProvidedIP = "alpha.kubernetes.io/provided-node-ip"
@@ -60,11 +58,9 @@ const (
 type Spec struct {
 	// Name of the Node object, and host name.
 	Name string
-	// Addresses are those that the node's ports are opened on: addresses of this
-	// host, each node its own, so that nodes can have equal ports. On Linux all
-	// of 127.0.0.0/8 will do; macOS has only 127.0.0.1 without
-	// `ifconfig lo0 alias` as root (or see AnyPort). They do not appear in the Node
-	// object, whose addresses are the cloud-controller-manager's business.
+	// Addresses are the addresses of this host that the node opens its ports on. Each node has other addresses, so that nodes can open
+	// equal ports. On Linux all of 127.0.0.0/8 will do; macOS has only 127.0.0.1 without `ifconfig lo0 alias` as root (or see AnyPort).
+	// They do not appear in the Node object: the cloud-controller-manager fills in the addresses there.
 	Addresses []netip.Addr
 	// AnyPort opens each node port under a port number that the system chooses, so
 	// that nodes can share an address. Look the number up in Backends
@@ -83,18 +79,16 @@ type Spec struct {
 	Taints []corev1.Taint
 	// Capacity is the node's size. Nil means 2 CPUs, 4 GiB, 40 GiB of disk.
 	Capacity corev1.ResourceList
-	// NetworkUnavailable registers the Node with the condition of that name True,
-	// which no kubelet does (see the package comment). It is for specs that want to
-	// see it cleared without waiting for the route controller to have set it.
+	// NetworkUnavailable registers the Node with the condition of that name True, unlike any kubelet (see the package comment). A spec can
+	// then see the condition cleared without waiting for the route controller to set it.
 	NetworkUnavailable bool
 	// KubeletVersion is what the Node reports. Empty means the API server's.
 	KubeletVersion string
 
-	// Heartbeat is the time between two renewals of the Lease, whose duration is
-	// four times that. Zero means a second (kubelet: 10 s and 40 s).
+	// Heartbeat is the time between two renewals of the Lease. The Lease lasts four times that. Zero means a second (kubelet: 10 s and 40
+	// s).
 	Heartbeat time.Duration
-	// Clock is for everything but the Lease, which kubelet's own code renews by
-	// the real clock. Nil means the real one.
+	// Clock is for everything but the Lease: kubelet's own code renews that by the real clock. Nil means the real one.
 	Clock clock.WithTickerAndDelayedExecution
 	// Log gets problems. If nil, they are not logged.
 	Log *slog.Logger
@@ -132,9 +126,8 @@ func (s Spec) complete() (Spec, error) {
 	return s, errors.Join(errs...)
 }
 
-// Node is a simulated node. Its methods may be called at any time from any
-// goroutine; those that change something return when it has happened here, which
-// the Kubernetes API learns later.
+// Node is a simulated node. Its methods may be called at any time from any goroutine. A method returns once its change is made here; the
+// Kubernetes API learns of it later.
 type Node struct {
 	spec    Spec
 	client  kubernetes.Interface
@@ -227,9 +220,8 @@ func (n *Node) Reboot() {
 	n.PowerOn()
 }
 
-// RestartKubelet ends kubelet and starts it again, while traffic continues. This is
-// what makes a node register again whose Node object was deleted. It does
-// nothing while the node is off.
+// RestartKubelet ends kubelet and starts it again, while traffic continues. A node registers again this way after its Node object was
+// deleted. It does nothing while the node is off.
 func (n *Node) RestartKubelet() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -63,13 +63,13 @@ func newWorld(client kubernetes.Interface, name string, log *slog.Logger) *world
 	return w
 }
 
-// stop ends the watches and waits until they have ended.
+// stop ends the watches and waits for their end.
 func (w *world) stop() {
 	w.end()
 	w.loops.Wait()
 }
 
-// node returns the Node as it was last seen, nil if there is none.
+// node returns the last known state of the Node, or nil.
 func (w *world) node(name string) *corev1.Node {
 	object, ok, err := w.nodes.GetStore().GetByKey(name)
 	if err != nil || !ok {

@@ -1,5 +1,5 @@
-// Package browser opens the project's pages in a real browser without a screen, so that tests see what a user sees: what is shown, the
-// console's errors, where requests go, and what a screen reader would be told.
+// Package browser opens the project's pages in a real browser without a screen. Tests see the visible text, the console's errors, the
+// targets of requests, and the text for a screen reader.
 package browser
 
 import (
@@ -144,7 +144,7 @@ func (p *Page) Go(address string) {
 	Do(p, "open "+address, chromedp.Navigate(address))
 }
 
-// Eval evaluates JavaScript, which may be a promise, and returns its value.
+// Eval evaluates JavaScript and returns its value. It waits for a promise.
 func Eval[T any](p *Page, script string) T {
 	p.Helper()
 	return Do(p, script, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
@@ -217,7 +217,7 @@ func (p *Page) Appear(width, height int64, dark bool) {
 	})
 }
 
-// Picture saves a screenshot of what is in the window.
+// Picture saves a screenshot of the window.
 func (p *Page) Picture(name string) {
 	p.Helper()
 	image := Do(p, "take a picture", chromedp.CaptureScreenshot())

@@ -22,7 +22,7 @@ import (
 
 const pictures = "../../../out/browser"
 
-// shown is a cloud whose page is open.
+// shown is a cloud and its page in a browser.
 type shown struct {
 	*Page
 	cloud   *fakecloud.Cloud

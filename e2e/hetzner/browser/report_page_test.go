@@ -45,7 +45,7 @@ var promises = []string{
 	"Incident an empty list of servers", "Incident a token that is revoked for a while", "Incident load balancers that are locked",
 }
 
-// cannedFailure is how Ginkgo reports a spec whose log is hostile.
+// cannedFailure is Ginkgo's report of a spec with a hostile log.
 func cannedFailure() speclist.Details {
 	entry := func(name, text string) types.ReportEntry {
 		return types.ReportEntry{Name: name, Value: types.WrapEntryValue(text)}
@@ -155,7 +155,7 @@ type shownReport struct {
 	address string
 }
 
-// checkQuiet fails if the console has an error, or the page has sent a request.
+// checkQuiet fails if the console has an error, or if the page sent a request.
 func (s *shownReport) checkQuiet() {
 	s.Helper()
 	s.CheckConsole()
@@ -228,7 +228,7 @@ func TestAFailureIsExplainedOnOneTimeline(t *testing.T) {
 	} {
 		s.Sees(text)
 	}
-	// What happened in which order, and in which lane.
+	// The lines of the timeline in their order, each in its lane.
 	got := Eval[[]string](s.Page, `[...document.querySelectorAll('.timeline tbody tr')].map(tr => [...tr.children].map(e => e.innerText.trim().slice(0, 12)).join('|'))`)
 	want := []string{
 		"0.00|Step: creati", "1.20|I1126 12:00:||", "1.25||12:00:01.250|", "2.00|||12:00:02 Nor", "4.00|Step: making",

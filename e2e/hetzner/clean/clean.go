@@ -1,4 +1,4 @@
-// Package clean removes what runs of the e2e suite have left in an existing cluster and cloud.
+// Package clean removes the leftovers of the e2e suite's runs from an existing cluster and cloud.
 package clean
 
 import (
@@ -15,7 +15,7 @@ import (
 // LabelRun is the label with the run's name on everything that a run creates.
 const LabelRun = cloud.LabelRun
 
-// Selector selects what a run has created; if run is empty, what all runs have created.
+// Selector selects the objects of a run, or those of all runs if run is empty.
 func Selector(run string) string {
 	if run == "" {
 		return LabelRun
@@ -31,9 +31,9 @@ type resource struct {
 	remove     func(context.Context) error
 }
 
-// Cloud removes what a run has created in a cloud; if run is empty, what all runs have created. It also removes what a CCM
-// has created for a Service with one of the given UIDs, which has no label of the run. It prints each resource to out,
-// continues after errors and returns them together.
+// Cloud removes the objects of a run from a cloud, or those of all runs if run is empty. It also removes the objects that a CCM created for
+// a Service with one of the given UIDs: these have no label of the run. It prints each resource to out, continues after errors and returns
+// them together.
 func Cloud(ctx context.Context, client *hcloud.Client, run string, services []string, out io.Writer) error {
 	made := map[string]bool{}
 	for _, uid := range services {

@@ -19,7 +19,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// newCloud makes a cloud with load balancers, of which some are protected, servers and networks with labels.
+// newCloud makes a cloud with load balancers, servers and networks with labels. Some of the load balancers
+// are protected.
 func newCloud(t *testing.T, things map[string]map[string]string) *hcloud.Client {
 	t.Helper()
 	cloud := fakecloud.New(fakecloud.Options{Actions: "instant"})
@@ -137,8 +138,8 @@ func TestARefusalOfTheCloudIsReported(t *testing.T) {
 	}
 }
 
-// newCluster makes a cluster with a namespace for each run and one without a run, each with a Service whose
-// finalizer only a CCM removes.
+// newCluster makes a cluster with a namespace for each run and one without a run. Each has a Service with a
+// finalizer that only a CCM removes.
 func newCluster(withCCM bool) *fake.Clientset {
 	var objects []runtime.Object
 	for name, labels := range map[string]map[string]string{"mine": nil, "spec-a": {LabelRun: "first"}, "spec-b": {LabelRun: "second"}} {

@@ -18,10 +18,9 @@ import (
 // polling is the time between two looks at the Services.
 const polling = 500 * time.Millisecond
 
-// Cluster removes the namespaces of a run; if run is empty, of all runs. It deletes their Services first, so that a CCM
-// removes what they have in the cloud. After the given time for each namespace, it removes the finalizers itself. It
-// prints each namespace to out, continues after errors and returns them together with the UIDs of all Services that it
-// has found.
+// Cluster removes the namespaces of a run, or those of all runs if run is empty. It deletes their Services first, so that a CCM removes the
+// Services' objects from the cloud. After the given time for each namespace, it removes the finalizers itself. It prints each namespace to
+// out, continues after errors, and returns them together with the UIDs of all the Services.
 func Cluster(ctx context.Context, kube kubernetes.Interface, run string, patience time.Duration, out io.Writer) (services []string,
 	err error) {
 	list, err := kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: Selector(run)})

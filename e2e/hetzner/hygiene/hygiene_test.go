@@ -30,7 +30,7 @@ const (
 	patience = 3 * time.Minute
 )
 
-// end is one way in which a run ends.
+// end describes how a run ends.
 type end struct {
 	focus string
 	flags []string
@@ -134,8 +134,8 @@ func (e *end) run(t *testing.T) {
 func (e *end) send(g *WithT, script int, mark string) {
 	switch {
 	case e.signal == syscall.SIGKILL:
-		// No process passes it on, so each process gets it, but not the janitors: they have sessions of their own,
-		// where neither a terminal's end nor a cancelled job reaches them.
+		// Each process gets it, since none can pass it on. The janitors do not: they have other sessions, where neither a terminal's end
+		// nor a cancelled job reaches them.
 		for _, p := range processes(mark) {
 			pid, err := strconv.Atoi(strings.Fields(p)[0])
 			g.Expect(err).NotTo(HaveOccurred())
@@ -150,7 +150,7 @@ func (e *end) send(g *WithT, script int, mark string) {
 	}
 }
 
-// processes lists those whose command line or environment names a folder.
+// processes lists the processes with the folder in their command line or environment.
 func processes(folder string) []string {
 	var found []string
 	all, _ := filepath.Glob("/proc/[0-9]*")

@@ -72,8 +72,7 @@ func TestColdStart(t *testing.T) {
 	}
 }
 
-// coldStart starts the CCM in a cluster with n Nodes that no CCM has seen, waits until all are initialised, and prints
-// what that has cost.
+// coldStart starts the CCM in a cluster with n new Nodes, waits until all are initialised, and prints the CCM's time, memory and requests.
 func coldStart(t *testing.T, programs, program string, n int) {
 	cloud := newCloud(t, n)
 	plane := newCluster(t, programs, n)
@@ -211,7 +210,7 @@ func isInitialised(node *corev1.Node) bool {
 		slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeExternalIP })
 }
 
-// manifestArgs returns the arguments of the CCM in its manifest, which are the chart's defaults.
+// manifestArgs returns the arguments of the CCM in its manifest, the chart's defaults.
 func manifestArgs(t *testing.T) []string {
 	objects, err := deploy.Objects(deploy.Manifest)
 	must(t, err)
@@ -226,8 +225,8 @@ func manifestArgs(t *testing.T) []string {
 	return nil
 }
 
-// usage returns the CPU time of a process, and the most memory that it has had. The system's usage of a process that has
-// ended would not do: on Linux its memory includes that of the process that has started it.
+// usage returns the CPU time and the peak memory of a process. The system's usage of an ended process would not do: on Linux its memory
+// includes that of the parent process.
 func usage(t *testing.T, pid int) (cpu time.Duration, peak int64) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	must(t, err)
@@ -266,7 +265,7 @@ func requestsToKubernetes(t *testing.T, metrics string) int {
 	return int(math.Round(sum))
 }
 
-// freeAddress returns an address on which nothing listens.
+// freeAddress returns an address without a listener.
 func freeAddress(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

@@ -25,7 +25,8 @@ var _ = Describe("A CCM in a pod", Ordered, framework.Alone(), Label(framework.R
 		env.Services.Create(ctx, "web")
 		env.Services.AwaitIngress(ctx, "web")
 	})
-	// continues checks that the CCM changes nothing after end has ended it, and that it works again.
+	// continues calls end to end the CCM. It checks that the CCM changes nothing afterwards, and
+	// that it works again.
 	continues := func(ctx context.Context, end func()) {
 		GinkgoHelper()
 		env.CCM.AwaitIdle(ctx) // after the last change of the port it still cleans up

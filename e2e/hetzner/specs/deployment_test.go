@@ -20,8 +20,8 @@ import (
 )
 
 var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(framework.OwnCloud, "process"), func() {
-	// deployed starts the CCM with the arguments of the manifest's Deployment, but on an address of its own and with
-	// its access to the cluster in a file. It returns the address and the manifest's arguments.
+	// deployed starts the CCM with the arguments of the manifest's Deployment, except for a free address and a file with its access to the
+	// cluster. It returns the address and the manifest's arguments.
 	deployed := func(ctx context.Context, env *hetzner.Env) (address string, args []string) {
 		address = env.CCM.UnusedAddress()
 		host, port, err := net.SplitHostPort(address)

@@ -17,7 +17,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// failure is one way in which the cloud fails a request.
+// failure describes how the cloud fails a request.
 type failure struct {
 	name   string
 	effect fault.Effect
@@ -114,8 +114,8 @@ func (m failure) inject(env *hetzner.Env, complaints func() int, reads, writes f
 	return t
 }
 
-// await waits until the failure has happened, and resumes an action that hangs after the CCM has reported it. It waits
-// for one failed write only: a CCM that has lost the answer to a write need not send it again.
+// await waits until the failure happens. It resumes an action that hangs once the CCM reports it. One failed write is enough: a CCM that
+// loses the answer to a write need not send it again.
 func (t *injected) await(ctx SpecContext) {
 	GinkgoHelper()
 	if t.reads != "" {
@@ -243,7 +243,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 				env.Cloud.Faults.Await(ctx, rule, 1)
 				env.Services.AwaitIngress(ctx, "web")
 				env.CCM.AwaitIdle(ctx)
-				// Also those of which the CCM did not get the answer.
+				// A request counts even if its answer did not reach the CCM.
 				entries := env.Cloud.Journal.Entries(journal.Filter{Operation: "create_load_balancer"})
 				Expect(slices.DeleteFunc(entries, func(r journal.Entry) bool {
 					return r.Status != http.StatusCreated && r.Handled != http.StatusCreated

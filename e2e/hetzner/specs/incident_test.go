@@ -21,7 +21,7 @@ import (
 // incidentRequests is how many requests the CCM sends while an incident lasts, unless it sends none for the quiet time.
 const incidentRequests = 40
 
-// These are the incidents of fakecloud/INCIDENTS.md that concern a CCM, which orders no servers.
+// These are the incidents of fakecloud/INCIDENTS.md that concern a CCM. A CCM orders no servers.
 var _ = DescribeTable("An incident in the cloud costs no node, no target, no request and no money, and ends with the work done, when",
 	framework.Needs(framework.FaultTolerance, framework.CarefulDeletion), framework.Long,
 	Label(framework.OwnCloud, framework.Incident, "fault", "fake-only"), rehearse,

@@ -13,8 +13,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// These are the incidents of fakecloud/INCIDENTS.md that concern what orders servers. Failed actions are left out: a server whose start has
-// failed is there and stopped, and only a health check of the MachineDeployment replaces its Machine.
+// These are the incidents of fakecloud/INCIDENTS.md that concern programs which order servers. Failed actions are left out: a server that
+// fails to start exists and is stopped, and only a health check of the MachineDeployment replaces its Machine.
 var _ = DescribeTable("An incident in the cloud costs no Machine and no server too many, and ends with the Machines that are wanted, when",
 	framework.Needs(framework.Machines, framework.NodeRoutes), framework.Long,
 	Label(framework.OwnCloud, framework.Incident, "machine", "fault", "fake-only"), rehearseWithMachines,
@@ -37,7 +37,7 @@ var _ = DescribeTable("An incident in the cloud costs no Machine and no server t
 // five times in the first three seconds cost half of them.
 const restless = 200
 
-// rehearseWithMachines wants one Machine more during an incident, while a Node is not ready, and judges what there is and what costs money.
+// rehearseWithMachines wants one Machine more during an incident, while a Node is not ready. It judges the objects and their costs.
 func rehearseWithMachines(ctx SpecContext, scenario string) {
 	env := hetzner.NewEnv(ctx, hetzner.Options{})
 	env.Machines.Start(ctx)

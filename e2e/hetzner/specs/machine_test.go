@@ -15,7 +15,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// serverNames returns the names of all servers that there are.
+// serverNames returns the names of all servers.
 func serverNames(ctx context.Context, env *hetzner.Env) (names []string) {
 	GinkgoHelper()
 	all, err := env.Cloud.Client.Server.All(ctx)

@@ -21,9 +21,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// production stands for Hetzner's own CCM, which is not part of this repository. It does what is known of it by
-// documentation: it knows a node by the prefix hcloud:// of its provider ID, and a load balancer by its label. A target
-// that is none of these nodes is removed.
+// production stands for Hetzner's own CCM, a program outside of this repository. It behaves as documented: it knows a node by the prefix
+// hcloud:// of its provider ID, and a load balancer by its label. It removes any target that is not one of these nodes.
 type production struct{ env *hetzner.Env }
 
 const (
@@ -46,8 +45,7 @@ func (p production) initialize(ctx context.Context, servers ...*hcloud.Server) {
 	}
 }
 
-// reconcile makes or corrects the load balancer of a Service, and returns what it has sent: "create", "add_target 3",
-// "remove_target 4".
+// reconcile makes or corrects the load balancer of a Service, and returns its requests: "create", "add_target 3", "remove_target 4".
 func (p production) reconcile(ctx context.Context, service string) (sent []string) {
 	GinkgoHelper()
 	svc := p.env.Services.Get(ctx, service)
@@ -77,7 +75,7 @@ func (p production) reconcile(ctx context.Context, service string) (sent []strin
 	return sent
 }
 
-// servers returns the IDs of the servers whose nodes it knows.
+// servers returns the IDs of the servers of the nodes that it knows.
 func (p production) servers(ctx context.Context) (ids []int64) {
 	GinkgoHelper()
 	nodes, err := p.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

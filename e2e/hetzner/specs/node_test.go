@@ -220,8 +220,8 @@ func foreignNode(ctx SpecContext, providerIDOf func(server int64) string) {
 	Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 }
 
-// complaint returns the first line of the log in which the node lifecycle controller says that it cannot check whether a
-// node's server exists, or "".
+// complaint returns the first line of the log where the node lifecycle controller says that it cannot check whether a node's server exists,
+// or "".
 func complaint(ccm *framework.Replica, node string) string {
 	for line := range strings.Lines(ccm.Log()) {
 		if strings.Contains(line, "error checking if node "+node+" exists") {

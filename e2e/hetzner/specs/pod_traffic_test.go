@@ -88,8 +88,8 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 		},
 		Entry("with the policy Cluster, where a node forwards requests to another node's pod", corev1.ServiceExternalTrafficPolicyCluster,
 			4*time.Second, int32(0)),
-		// An old pod serves until the health check, which runs every 3 s, has noticed its end; the next pod is replaced
-		// when the check has noticed the new one. The times leave room for a host that is busy with other specs.
+		// The health check runs every 3 s. An old pod serves until the check notices its end; the next pod is replaced when the check
+		// notices the new one. The times leave room for a host that is busy with other specs.
 		Entry("with the policy Local, where the load balancer avoids a node without a pod", corev1.ServiceExternalTrafficPolicyLocal,
 			12*time.Second, int32(9)),
 	)
@@ -110,8 +110,8 @@ func setVariable(set *appsv1.DaemonSet, name, value string) {
 	c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
 }
 
-// entrancesOf returns a function that returns the node to which the client's address of a connection to a pod belongs:
-// the node's own address, or one of its pod range if the pod is on that node. It returns any other address unchanged.
+// entrancesOf returns a function that finds the node with the client's address of a connection to a pod: the node's own address, or one of
+// its pod range if the pod is on that node. It returns any other address unchanged.
 func entrancesOf(ctx context.Context, env *hetzner.Env) func(address string) string {
 	GinkgoHelper()
 	nodes, err := env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

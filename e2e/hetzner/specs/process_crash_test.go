@@ -15,7 +15,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// crashPoint is a request at which a CCM is killed.
+// crashPoint says during which request a CCM is killed.
 type crashPoint struct {
 	request fault.Rule
 	// nth of these requests; 0 is the first.
@@ -26,7 +26,7 @@ type crashPoint struct {
 	annotations map[string]string
 }
 
-// Annotations of Services whose load balancers are created in several steps.
+// Annotations that make the CCM create a load balancer in several steps.
 var (
 	// inSteps cannot be part of the creation of a load balancer: the network and the targets follow.
 	inSteps = map[string]string{hetzner.Annotation + "private-ipv4": "10.0.0.200", hetzner.Annotation + "use-private-ip": "true"}
@@ -38,7 +38,7 @@ var (
 	}
 )
 
-// The requests at which a CCM is killed.
+// The requests of the crash points.
 var (
 	creatingLoadBalancer = fault.Rule{Operation: "create_load_balancer"}
 	readingLoadBalancer  = fault.Rule{Operation: "get_load_balancer"}
@@ -77,7 +77,7 @@ var longTimeout = framework.CCMOptions{Env: map[string]string{"HCLOUD_REQUEST_TI
 // compareSoon makes a CCM compare the cloud with the cluster often, so that specs soon see that it is idle.
 var compareSoon = map[string]string{"HCLOUD_RESYNC_INTERVAL": "500ms"}
 
-// killsCCM calls act, waits until the CCM that it returns has sent the request, and kills it.
+// killsCCM calls act, waits for the request from the CCM that act returns, and kills that CCM.
 func (m crashPoint) killsCCM(ctx context.Context, env *hetzner.Env, act func() *framework.Replica) {
 	GinkgoHelper()
 	arrived := env.Cloud.Faults.Hold(m.request, max(m.nth, 1), m.carriedOut != nil)

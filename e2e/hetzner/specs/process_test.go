@@ -42,8 +42,8 @@ var _ = Describe("A CCM process", Label(framework.OwnCloud, "process"), func() {
 		})
 })
 
-// patientElection are times that a busy host keeps. A leader that cannot renew its Lease within 3 s, which are the suite's
-// usual deadline, ends, and the specs below need to know which replica leads.
+// patientElection are times that a busy host keeps. The suite's usual deadline is 3 s: a leader that cannot renew its Lease by then ends.
+// The specs below need to know the leading replica.
 var patientElection = []string{"--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s"}
 
 var _ = Describe("A CCM with a second replica", framework.Needs(framework.LeaderFence), Label(framework.OwnCloud, "process", "fake-only"),
@@ -51,7 +51,7 @@ var _ = Describe("A CCM with a second replica", framework.Needs(framework.Leader
 		var (
 			env            *hetzner.Env
 			leader, second *framework.Replica
-			// The replicas have tokens of their own, so that their writes can be told apart.
+			// Each replica has another token, so that a spec can tell their writes apart.
 			leaderWrites, secondWrites func() int
 		)
 		BeforeEach(func(ctx SpecContext) {
@@ -252,8 +252,7 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 		})
 })
 
-// secretVolume is a file of a mounted Secret, which kubelet replaces as a whole by turning a symbolic
-// link.
+// secretVolume is a file of a mounted Secret. Kubelet replaces it as a whole by turning a symbolic link.
 type secretVolume struct {
 	folder, path string
 	versions     int

@@ -22,7 +22,7 @@ const (
 	deleteRoute = "/networks/{id}/actions/delete_route"
 )
 
-// compareOften makes the CCM compare the routes with what they should be each second.
+// compareOften makes the CCM compare the routes with its plan each second.
 var compareOften = map[string]string{"HCLOUD_RESYNC_INTERVAL": "1s"}
 
 // The route controller of k8s.io/cloud-provider works at once when nodes change, and then at most every ten seconds:
@@ -188,8 +188,7 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 
 })
 
-// ccmCount returns how many requests with that route the CCM has sent that were answered with a status,
-// 0 for any.
+// ccmCount returns the number of the CCM's requests with that route that were answered with a status, or with any if status is 0.
 func ccmCount(env *hetzner.Env, route string, status int) int {
 	return env.Cloud.Journal.Count(journal.Filter{Client: framework.Current().CCM.UserAgent, Route: route, Status: status})
 }

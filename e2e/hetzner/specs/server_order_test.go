@@ -20,7 +20,7 @@ type serverOrder struct {
 	on      bool // it is created on, and not powered on afterwards
 	private bool // it has no public addresses
 	chosen  bool // its address is chosen by the client
-	// twice is power off and on again, which Terraform's provider did before version 1.49.1.
+	// twice powers it off and on again, as Terraform's provider did before version 1.49.1.
 	twice bool
 }
 
@@ -89,10 +89,10 @@ func inSubnet(env *hetzner.Env, last byte) string {
 
 func noNetworks(o *hcloud.ServerCreateOpts) { o.Networks = nil }
 
-// serverBecomesNode makes the calls of Terraform's provider for a server of scripts/dev-env with join=kubeadm, which has a network
-// of its own besides the cluster's. By the provider's source, it creates a server without networks and waits for all actions. It
-// attaches the server to one network after the other. A server without public addresses is created off, and powered on at the end;
-// others are created on (seen up to version 1.63) or off, too (seen in a later one).
+// serverBecomesNode makes the calls of Terraform's provider for a server of scripts/dev-env with join=kubeadm. Such a server has a private
+// network besides the cluster's. By the provider's source, it creates a server without networks and waits for all actions. It attaches the
+// server to one network after the other. A server without public addresses is created off, and powered on at the end. Others are created on
+// (seen up to version 1.63), or off, too (seen in a later one).
 func serverBecomesNode(ctx SpecContext, o serverOrder) {
 	env := hetzner.NewEnv(ctx, hetzner.Options{})
 	userData, err := os.ReadFile("../../../scripts/dev-env/cloud-init/kubeadm.yaml")

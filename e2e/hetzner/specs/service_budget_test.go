@@ -59,13 +59,13 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 		)
 
 		It("bounds the calls for creating, syncing, changing and deleting", func(ctx SpecContext) {
-			// Without the comparison that is made every few seconds, which has its own budget below.
+			// The comparison every few seconds is off: it has a budget below.
 			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0s"}})
 			env.CCM.Start(ctx, framework.CCMOptions{Args: []string{"--configure-cloud-routes=false", "--allocate-node-cidrs=false"}})
 			env.Nodes.Create(ctx, "node-1", "node-2", "node-3")
 			since := env.Cloud.Journal.Last()
-			// calls returns how many the CCM has sent since it was last called. Servers are looked up for
-			// nodes all the time, and Services share these lookups.
+			// calls returns the number of the CCM's calls since the last call of it. It ignores reads of servers: nodes cause them all the
+			// time, and Services share them.
 			calls := func() (n int) {
 				for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: framework.Current().CCM.UserAgent, Since: since}) {
 					if e.Route != "/servers" {

@@ -1,4 +1,4 @@
-// Command clean removes what runs of the suite have left in an existing cluster and in its cloud: make e2e-clean.
+// Command clean removes the leftovers of the suite's runs from an existing cluster and from its cloud: make e2e-clean.
 package main
 
 import (
