@@ -1,5 +1,5 @@
-// Package catalogue describes changes of what the cloud offers. They rehearse what happens to clients of the real cloud: a
-// server type is sold out, retires, costs more, or appears.
+// Package catalogue describes changes of the cloud's offers. They rehearse events of the real cloud for its clients: a server type is sold
+// out, retires, costs more, or appears.
 //
 //	err := cloud.OfferServerType(ctx, "cx23", "fsn1", catalogue.Offer{Available: new(false)})
 //

@@ -12,8 +12,8 @@ import (
 )
 
 // BenchmarkTraffic measures the cost of the load balancer: each case runs once through it and once
-// without it, "direct". HTTP has a bare httputil.ReverseProxy as a second baseline, which is the minimum
-// cost of an HTTP proxy in Go.
+// without it, "direct". HTTP has a bare httputil.ReverseProxy as a second baseline: the minimum cost of
+// an HTTP proxy in Go.
 func BenchmarkTraffic(b *testing.B) {
 	drain := newTCPTargetAt(b, "drain", "127.0.0.1:0", func(c net.Conn) {
 		_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{c}, make([]byte, 256<<10))

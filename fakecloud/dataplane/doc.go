@@ -16,7 +16,7 @@
 // health checks over TCP, HTTP and HTTPS, the connection limit of the load balancer's type, and the
 // figures behind the metrics endpoints: of the load balancer, and of its targets ([Traffic]).
 //
-// # What is known of the real load balancer, and what is inferred
+// # Knowledge of the real load balancer, and inferences
 //
 // Fields, ranges and defaults are those of the API document (schemas LoadBalancerService*,
 // LoadBalancerServiceHealthCheck). Other sources show two more properties: public session cookies of
@@ -43,7 +43,7 @@
 //
 // # What is not modelled
 //
-//   - HTTP/2 without TLS, which HAProxy recognises by its first bytes, and the method CONNECT (405).
+//   - HTTP/2 without TLS (HAProxy recognises it by its first bytes), and the method CONNECT (405).
 //   - Some requests with flaws that HAProxy 2.6 lets through and net/http's parser refuses with 400: see the rows of
 //     rawRequests with a reason. HAProxy's limits of 15 kB and 100 fields for a head are those of its defaults.
 //   - Throughput limits of the load balancer types, DDoS protection, HTTP/3 (the real load balancer

@@ -43,7 +43,7 @@ const (
 
 // Options configure an Engine. The zero value works.
 type Options struct {
-	// Binder opens the listeners. If nil, the engine uses a LoopbackBinder of its own.
+	// Binder opens the listeners. If nil, the engine makes a LoopbackBinder.
 	Binder Binder
 	// Resolver locates targets. If nil, the target's address is used unchanged.
 	Resolver Resolver
@@ -116,8 +116,8 @@ func New(opts Options) *Engine {
 	return e
 }
 
-// housekeepingInterval is the interval at which idle connections are closed and counters are sampled.
-// An idle connection is closed at most that much after its timeout.
+// housekeepingInterval is the interval between two checks for idle connections and two samples of the counters. An idle connection is
+// closed at most that much after its timeout.
 const housekeepingInterval = time.Second
 
 // keepHouse closes idle connections and samples the counters until the engine is closed. One sweep over
@@ -231,8 +231,7 @@ func (e *Engine) Remove(id int64) {
 	}
 }
 
-// Close removes all load balancers. It waits until all goroutines of the engine have ended or ctx is
-// done. The engine cannot be used afterwards.
+// Close removes all load balancers. It waits until all goroutines of the engine end or ctx is done. The engine cannot be used afterwards.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closed = true

@@ -125,8 +125,8 @@ func (x *exchange) markExpired(now time.Time) bool {
 	return answered
 }
 
-// ask sends a request to a target and returns the head of the answer. The request's body may still be on its way then:
-// targets may answer before they have read all of it.
+// ask sends a request to a target and returns the head of the answer. A target may answer early: the request's body may still be on its way
+// then.
 func (x *exchange) ask(t *link, r *http.Request) (*http.Response, error) {
 	t.writeHead(r)
 	switch {
@@ -213,8 +213,7 @@ func (r touchReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pass copies a body that is read from in, which may be nil, and the trailers that it has then. It sends what it has before
-// it waits for more.
+// pass copies a body and then its trailers. The body is read from in unless in is nil. pass flushes before it waits for more input.
 func pass(out *bufio.Writer, body io.Reader, in *bufio.Reader, chunked bool, trailer *http.Header) (readErr, writeErr error) {
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)

@@ -101,8 +101,8 @@ func TestATargetIsHealthyAgainAfterItsPortIsPermitted(t *testing.T) {
 	l.stepUntil(time.Second, "the target is healthy", func() bool { return l.last("a", 80).Status == Healthy })
 }
 
-// A target whose health check is permitted and whose traffic is dropped stays healthy. Clients wait for the connect timeout,
-// and get another target.
+// A target stays healthy if its health check is permitted and its traffic is dropped. Clients wait for the connect timeout, and get another
+// target.
 func TestADroppedConnectionTimesOutAndGoesToAnotherTarget(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []Protocol{TCP, HTTP} {

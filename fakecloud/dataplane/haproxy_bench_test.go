@@ -77,7 +77,7 @@ func (c *benchClient) get() error {
 	return err
 }
 
-// contender is a proxy of a comparison, with what it has cost so far.
+// contender is a proxy of a comparison, with its costs so far.
 type contender struct {
 	pid       int
 	clients   []*benchClient

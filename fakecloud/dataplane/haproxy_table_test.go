@@ -2,7 +2,7 @@ package dataplane
 
 import "strings"
 
-// rawRequest is a request as a client's bytes, and what becomes of it.
+// rawRequest is a request as a client's bytes, with its outcome.
 type rawRequest struct {
 	name      string
 	send      string

@@ -76,8 +76,8 @@ func await(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// stepUntil steps the clock until cond returns true. One step is not enough if the engine may record an
-// activity after the test has seen its effect.
+// stepUntil steps the clock until cond returns true. One step is not always enough: the engine may
+// record an activity after the test sees its effect.
 func (l *lab) stepUntil(step time.Duration, what string, cond func() bool) {
 	l.t.Helper()
 	await(l.t, what, func() bool {
@@ -139,7 +139,7 @@ func (l *lab) report(r HealthReport) {
 	l.reports = append(l.reports, r)
 }
 
-// place sets the address to which a target's ports resolve, and returns the target.
+// place makes a target's ports resolve to an address, and returns the target.
 func (l *lab) place(key, at string) Target {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -181,8 +181,7 @@ func (b *backend) watch(conf *serviceConf) {
 	})
 }
 
-// unwatch ends probing. It does not wait for the probing goroutine, which may be in Options.Health that
-// waits for the caller of unwatch.
+// unwatch ends probing. It does not wait for the probing goroutine: that may be in Options.Health and wait for the caller of unwatch.
 func (b *backend) unwatch() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

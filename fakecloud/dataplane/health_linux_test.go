@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestATargetThatDoesNotAcceptTimesOut uses a port whose queue of connections is full: it neither accepts
+// TestATargetThatDoesNotAcceptTimesOut uses a port with a full queue of connections: it neither accepts
 // nor refuses.
 func TestATargetThatDoesNotAcceptTimesOut(t *testing.T) {
 	t.Parallel()

@@ -13,11 +13,10 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// httpProxy forwards the HTTP requests of one service. It chooses a target for each request, also for several requests on
-// one connection.
+// httpProxy forwards the HTTP requests of one service. It chooses a target for each request, even on one connection.
 //
-// It does without net/http's Server, Transport and ReverseProxy, except for clients with HTTP/2: those hand each request
-// and each answer from one goroutine to another, which costs more than all the rest. It parses with net/http's functions.
+// It parses with net/http's functions, but uses net/http's Server, Transport and ReverseProxy only for clients with HTTP/2: those hand each
+// request and each answer from one goroutine to another. That costs more than all the rest.
 type httpProxy struct {
 	service *service
 	port    []string // the listen port, for X-Forwarded-Port
@@ -248,8 +247,8 @@ func (p *httpProxy) stick(x *exchange, resp *http.Response) {
 	}
 }
 
-// failure returns the status of the answer to a request that no target has answered, or 0 for none: the client has left in
-// the middle of its request.
+// failure returns the status of the answer to a request without an answer from a target. It returns 0 for no answer: the client left in the
+// middle of its request.
 func (p *httpProxy) failure(x *exchange, err error) int {
 	code := http.StatusBadGateway
 	switch {

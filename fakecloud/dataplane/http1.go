@@ -48,7 +48,7 @@ func (w *webServer) serveHTTP1(client *clientConn, conn net.Conn) {
 	}
 }
 
-// answerWriter records that an answer has begun.
+// answerWriter records the beginning of an answer.
 type answerWriter struct{ c *http1Conn }
 
 func (w answerWriter) Write(p []byte) (int, error) {
@@ -58,7 +58,7 @@ func (w answerWriter) Write(p []byte) (int, error) {
 
 var errNoRequest = errors.New("the client sends no further request")
 
-// readRequest waits for a request. It returns errNoRequest if the connection has ended since the last one.
+// readRequest waits for a request. It returns errNoRequest if the connection ends instead.
 func (c *http1Conn) readRequest(first bool) (*http.Request, error) {
 	for { // HAProxy ignores empty lines before a request
 		b, err := c.in.Peek(1)
@@ -202,8 +202,8 @@ func (c *http1Conn) reply(r *http.Request, code int, header, body string, keep b
 	}
 }
 
-// linger takes what the client still sends, until the client has seen the end or the idle timeout is reached: to close a
-// connection with unread data is a reset, which could overtake the answer.
+// linger reads the rest of the client's data, until the client closes the connection or the idle timeout is reached. Closing a connection
+// with unread data is a reset. That could overtake the answer.
 func (c *http1Conn) linger() {
 	if c.sent != nil { // the goroutine that sends the body reads the connection
 		_ = c.conn.SetReadDeadline(past)
@@ -247,7 +247,7 @@ func (c *http1Conn) tunnel(resp *http.Response) {
 	c.finish(resp, false)
 }
 
-// bufferedConn is a connection of which in has read something already.
+// bufferedConn is a connection with a buffered reader. The buffer may hold data of the connection.
 type bufferedConn struct {
 	net.Conn
 	in *bufio.Reader

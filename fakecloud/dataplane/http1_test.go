@@ -226,8 +226,8 @@ func TestTheErrorAnswerOfAnIdleRequestIsNotCutOff(t *testing.T) {
 	}
 }
 
-// FuzzHead checks that http.ReadRequest and http.ReadResponse need no more than the head that peekHead has found, and that
-// it finds the same head however that arrives.
+// FuzzHead checks that http.ReadRequest and http.ReadResponse need no more than the head that peekHead finds, and that it finds the same
+// head however the bytes arrive.
 func FuzzHead(f *testing.F) {
 	for _, r := range rawRequests {
 		f.Add([]byte(r.send))

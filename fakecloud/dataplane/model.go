@@ -61,8 +61,8 @@ type LoadBalancer struct {
 	Addresses []netip.Addr
 	// Algorithm is RoundRobin if empty.
 	Algorithm Algorithm
-	// MaxConnections is the limit of open connections of all services together, which depends on the
-	// load balancer's type. Zero means no limit. Further connections wait, as in HAProxy.
+	// MaxConnections limits the open connections of all services together. The load balancer's type determines the limit. Zero means no
+	// limit. Further connections wait, as in HAProxy.
 	MaxConnections int
 	Services       []Service
 	Targets        []Target
@@ -111,8 +111,7 @@ type HealthCheck struct {
 	Port     uint16
 	Interval time.Duration
 	Timeout  time.Duration
-	// Retries is the number of consecutive failures after which a target is unhealthy, and the number of
-	// consecutive successes after which it is healthy again.
+	// Retries is the number of consecutive failures that make a target unhealthy, and of consecutive successes that make it healthy again.
 	Retries int
 	HTTP    HTTPCheck
 }

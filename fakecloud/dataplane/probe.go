@@ -12,8 +12,8 @@ import (
 	"net/http"
 )
 
-// maxProbeBody is the part of an answer in which the expected text is searched. HAProxy searches one
-// buffer, 16 KiB by default; the value of the real load balancer is not published.
+// maxProbeBody is the size of the part of an answer that is searched for the expected text. HAProxy searches
+// one buffer, 16 KiB by default; the value of the real load balancer is not published.
 const maxProbeBody = 16 << 10
 
 // probeResult is the result of one probe. Without detail the probe succeeded.
@@ -58,8 +58,8 @@ func (e *Engine) probeOver(ctx context.Context, c net.Conn, conf *serviceConf) p
 		}
 	}
 	if hc.Protocol == TCP {
-		// Like HAProxy's probe, this one ends with a reset, which many servers do not log (a trace of a
-		// real probe is in terraform-hcloud-kube-hetzner pull request 897).
+		// Like HAProxy's probe, this one ends with a reset. Many servers do not log those (a trace of a real
+		// probe is in terraform-hcloud-kube-hetzner pull request 897).
 		abort(c)
 		return probeResult{}
 	}
@@ -103,9 +103,9 @@ func probeHTTP(c net.Conn, hc HTTPCheck) probeResult {
 	return probeResult{detail: DetailHTTPContent, err: fmt.Errorf("%d bytes without the expected text: %w", len(body), errors.Join(err))}
 }
 
-// probeRequest returns the request of a health check. Without a domain there is no Host header (API
-// document), which net/http cannot omit. HTTP/1.1 requires the header, so the request uses 1.0: behind
-// the real load balancer such probes get Traefik's 404, not the 400 of HTTP/1.1 without Host.
+// probeRequest returns the request of a health check. Without a domain, the request has no Host header (API
+// document). net/http cannot omit it. HTTP/1.1 requires the header, so the request uses 1.0: behind the real
+// load balancer such probes get Traefik's 404, not the 400 of HTTP/1.1 without Host.
 func probeRequest(hc HTTPCheck) string {
 	if hc.Domain == "" {
 		return "GET " + hc.Path + " HTTP/1.0\r\n\r\n"

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// The benchmarks compare three proxies, each in a process of its own: HAProxy, and this test program, which runs one of
-// the others if proxyEnv is set.
+// The benchmarks compare three proxies, each in its process: HAProxy, and this test program. The program runs one of the others if proxyEnv
+// is set.
 const proxyEnv = "DATAPLANE_TEST_PROXY"
 
 // proxyConfig is what a proxy of the test program does.

@@ -12,9 +12,9 @@ type RouteKind int
 const (
 	// Unreachable refuses packets with ICMP "host unreachable".
 	Unreachable RouteKind = iota
-	// Via sends packets to a gateway, which is a neighbour on the interface.
+	// Via sends packets to a gateway, a neighbour on the interface.
 	Via
-	// OnLink sends packets directly to the destination, which is a neighbour on the interface.
+	// OnLink sends packets directly to the destination, a neighbour on the interface.
 	OnLink
 )
 

@@ -36,7 +36,7 @@ func (e *Engine) Step(by time.Duration, step func(time.Duration) error) error {
 	}
 }
 
-// longestChange returns a time after which the health of all targets shows a change.
+// longestChange returns how long it takes at most until the health of all targets shows a change.
 func (e *Engine) longestChange() (longest time.Duration) {
 	for _, lb := range e.snapshot() {
 		e.mu.Lock()

@@ -10,7 +10,7 @@ import (
 // It has the format of HAProxy's dated cookies, "name|last|first": the target, and the times of the
 // client's last and first request. Each time is five digits of base 64, in units of four seconds.
 // Cookies of Hetzner load balancers in public repositories have this format, for example
-// HCLBSTICKY=b2649158ba9efc6f9b7d3455005dd927|aN4h8|aN4h7, whose dates are 2 October 2025. In all of
+// HCLBSTICKY=b2649158ba9efc6f9b7d3455005dd927|aN4h8|aN4h7, with dates of 2 October 2025. In all of
 // them, last and first differ by less than the default lifetime of 300 seconds; so this package assumes
 // that the lifetime starts at the first date. Path is the only attribute that HAProxy sets by default;
 // for the browser it is a session cookie.

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// awaitGets waits until a target serves open connections and requests, and has taken some.
+// awaitGets waits until a target serves as many connections and requests as open, and got taken of
+// them in total.
 func (l *lab) awaitGets(what, key string, open, taken int64) {
 	l.t.Helper()
 	want := TargetStats{Target: key, Open: open, Taken: taken}

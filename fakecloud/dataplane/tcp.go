@@ -15,7 +15,7 @@ const copyBufferSize = 64 << 10
 
 var copyBuffers = sync.Pool{New: func() any { b := make([]byte, copyBufferSize); return &b }}
 
-// serveTCP connects a client with a target until both sides have ended.
+// serveTCP connects a client with a target until both sides end.
 func (s *service) serveTCP(client *clientConn, conf *serviceConf) {
 	defer closeQuietly(client)
 	target, b, err := s.connect(client.ctx, conf, client)

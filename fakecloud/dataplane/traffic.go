@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// Traffic counts the bytes that load balancers forward to a target and back, like the target's network interface. Several
-// targets may share one.
+// Traffic counts the bytes that load balancers forward to a target and back, like the target's network interface. Several targets may share
+// one.
 //
-// The PROXY header and the headers of HTTP count. Left to other counters: health probes, and what frames the bytes on the
-// wire, such as the headers of TCP.
+// The PROXY header and the headers of HTTP count. Health probes and the framing on the wire, such as the headers of TCP, do not: other
+// counters have them.
 type Traffic struct {
 	In  atomic.Int64 // to the target
 	Out atomic.Int64 // from the target

@@ -67,7 +67,7 @@ func (w *webServer) close() {
 	}
 }
 
-// handoff is a net.Listener whose connections were accepted elsewhere.
+// handoff is a net.Listener that hands over connections from another listener.
 type handoff struct {
 	conns  chan net.Conn
 	closed chan struct{}

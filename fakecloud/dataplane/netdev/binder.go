@@ -109,8 +109,8 @@ func (b *Binder) removeLeftovers() error {
 	return err
 }
 
-// Listen adds the address to the interface if necessary, and listens on it. If another load balancer has
-// the same address, which is possible for private ones in different networks, Else binds it.
+// Listen adds the address to the interface if necessary, and listens on it. Private addresses of load
+// balancers in different networks can be equal: Else binds the address if another load balancer has it.
 func (b *Binder) Listen(ctx context.Context, loadBalancer int64, address netip.Addr, port uint16) (net.Listener, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,9 +161,9 @@ func (b *Binder) giveLocked(loadBalancer int64, address netip.Addr) (bool, error
 	return true, nil
 }
 
-// Keep sets the addresses of a load balancer on the interface. It adds those without a service, which
-// Listen has not added, and removes those that the load balancer does not have any more. Call it after
-// each dataplane.Engine.Apply.
+// Keep sets the addresses of a load balancer on the interface. It adds addresses without a service, since
+// Listen does not add them. It removes the addresses that the load balancer lost. Call it after each
+// dataplane.Engine.Apply.
 func (b *Binder) Keep(loadBalancer int64, addresses []netip.Addr) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -203,7 +203,7 @@ func (b *Binder) Release(loadBalancer int64) {
 	b.other.Release(loadBalancer)
 }
 
-// Close removes all addresses that the Binder has added. Listeners must be closed before.
+// Close removes all addresses that the Binder added. Close the listeners first.
 func (b *Binder) Close() error {
 	if b == nil {
 		return nil

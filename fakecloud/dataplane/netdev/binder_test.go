@@ -61,7 +61,7 @@ func (e *elsewhere) Listen(ctx context.Context, _ int64, a netip.Addr, _ uint16)
 
 func (e *elsewhere) Release(int64) { e.asked = nil }
 
-// testBinder returns a binder whose listeners are on loopback, and the requested addresses.
+// testBinder returns a binder that listens on loopback, and the requested addresses.
 func testBinder(t *testing.T, d *fakeDevice) (*Binder, *elsewhere, *[]netip.AddrPort) {
 	t.Helper()
 	e, at := &elsewhere{}, &[]netip.AddrPort{}

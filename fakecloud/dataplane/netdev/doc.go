@@ -15,10 +15,10 @@
 // Docker's own gateway gets another address, so that the router has the first address of the network, as
 // in the cloud's networks. NET_RAW is optional: it is for announcing addresses. Servers need routes via
 // the router to the routed ranges (10.244.0.0/16), to 169.254.169.254/32, and to the public addresses
-// (198.18.0.0/15), to which Floating IPs belong.
+// (198.18.0.0/15), including Floating IPs.
 //
 // The package marks what it adds to the kernel: addresses by their label, routes by their table and
-// protocol. It removes only marked addresses and routes, also those of a process that was killed.
+// protocol. It removes only marked addresses and routes, including those of a process that was killed.
 //
 // # What is not modelled
 //

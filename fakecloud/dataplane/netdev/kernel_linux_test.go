@@ -31,8 +31,8 @@ var (
 	podAddrs   = []netip.Addr{netip.MustParseAddr("10.244.1.1"), netip.MustParseAddr("10.244.2.1")}
 )
 
-// twoNodes creates a network with a router's namespace and two nodes, which send packets for pods to the
-// router.
+// twoNodes creates a network with a router's namespace and two nodes. The nodes send packets for pods to
+// the router.
 func twoNodes(t *testing.T) (router *netlab.Namespace, nodes []*netlab.Namespace) {
 	t.Helper()
 	lab := netlab.New(t, hostAddr)

@@ -23,7 +23,8 @@ func RulePriority(table int) int { return 4000 + 10*table }
 
 // RouterOptions configure a Router.
 type RouterOptions struct {
-	// Interface is the name of the interface whose neighbours the router serves, for example "eth0".
+	// Interface is the name of the router's interface, for example "eth0". The router serves the
+	// neighbours there.
 	Interface string
 	// Table is the number of an unused routing table, at most 252. 0 means DefaultTable. Each router in
 	// a network namespace needs its own table.
@@ -54,9 +55,9 @@ type table interface {
 	close() error
 }
 
-// NewRouter starts to forward packets of the interface. It keeps routes that a killed process has left
-// in the table, so that a restart interrupts nothing. The caller must call Close. NewRouter returns an
-// error if the interface, a capability or a sysctl is missing.
+// NewRouter starts to forward packets of the interface. It keeps routes of a killed process in the
+// table, so that a restart interrupts nothing. The caller must call Close. NewRouter returns an error if
+// the interface, a capability or a sysctl is missing.
 func NewRouter(o RouterOptions) (*Router, error) {
 	if o.Table == 0 {
 		o.Table = DefaultTable

@@ -117,8 +117,8 @@ func (t *kernelTable) stopRedirects() error {
 	return nil
 }
 
-// forward switches forwarding on and redirects off, only on the interface. It uses netlink, which works
-// where /proc/sys is read-only. Forwarding between other interfaces does not change.
+// forward switches forwarding on and redirects off, only on the interface. It uses netlink, since
+// /proc/sys may be read-only. Forwarding between other interfaces does not change.
 func (t *kernelTable) forward() error {
 	name := t.link.link.Attrs().Name
 	forwarding, err := conf(name, "forwarding")

@@ -9,8 +9,9 @@ import (
 )
 
 // diff returns the changes from the routes have to the routes want. The caller first adds the routes in
-// set, which may replace a route with the same destination, and then deletes those in remove. Both are
-// sorted by destination. If several wanted routes have the same destination, the first one is used.
+// set. An added route may replace one with the same destination. Then the caller deletes those in
+// remove. Both are sorted by destination. If several wanted routes have the same destination, the first
+// one is used.
 func diff(have, want []dataplane.Route) (set, remove []dataplane.Route) {
 	old, wanted := byDestination(have), byDestination(want)
 	for _, d := range slices.SortedFunc(maps.Keys(wanted), comparePrefix) {
