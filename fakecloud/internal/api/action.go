@@ -46,7 +46,8 @@ type actionErrorJSON struct {
 	Message string     `json:"message"`
 }
 
-// encodeAction returns the JSON of an action at a time. It is kept, except that of a running action, which changes.
+// encodeAction returns the JSON of an action at a time. It keeps the JSON unless the action is running, since that of a running action
+// changes.
 func encodeAction(e *store.Entry[*cloud.Action], now time.Time) []byte {
 	encode := func(a *cloud.Action) []byte { return marshal(newActionJSON(a, now)) }
 	if e.Value.Status == cloud.ActionRunning {
@@ -77,7 +78,7 @@ func newActionJSON(a *cloud.Action, now time.Time) actionJSON {
 	return out
 }
 
-// actionAt is an action of a state at a time. Its JSON is null if there is no such action.
+// actionAt is an action of a state at a time. The JSON of a missing action is null.
 type actionAt struct {
 	st  *cloud.State
 	id  int64
@@ -133,7 +134,7 @@ var actionSort = map[string]func(a, b *cloud.Action) int{
 type actionList struct {
 	all func(running bool) iter.Seq[*store.Entry[*cloud.Action]] // by id; if running is set, it may leave out others
 	has func(*cloud.Action) bool
-	// kind, if set, is the kind of resource whose actions these are: there are pages of them.
+	// kind, if set, is the kind of resource that all these actions belong to. The list then has pages.
 	kind store.Kind
 }
 

@@ -27,7 +27,7 @@ type Options struct {
 	Journal *requestlog.Log
 	// RateLimit is how many requests per hour each project may make. 0 means no limit.
 	RateLimit int
-	// Date is the day whose behaviour the API shows to tokens without a date of their own. The zero value is today.
+	// Date is the day of the API's behaviour for tokens without a date. The zero value is today.
 	Date Date
 	// AllowedHosts are names that a listener on a loopback address accepts in addition to loopback names.
 	AllowedHosts []string

@@ -12,7 +12,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
-// staticList shows one kind of the catalogue's items. For what projects own, see resource.
+// staticList shows one kind of the catalogue's items. A resource shows the objects of projects.
 //
 // Every list can be sorted by id and name. The API document has `sort` for some lists only, but clients send it to all.
 type staticList[T any] struct {
@@ -22,7 +22,7 @@ type staticList[T any] struct {
 	name             func(*T) string
 	// encode returns the value that is encoded as JSON on a date.
 	encode func(Date, *T) any
-	// retired, if set, reports whether an item has left the list. It can still be read by id.
+	// retired, if set, reports whether an item is missing from the list. It can still be read by id.
 	retired func(*T, time.Time) bool
 	// filter, if set, reads the list's own query parameters and returns a test, or nil.
 	filter func(url.Values) (func(*T) bool, error)
@@ -157,7 +157,7 @@ func encodeDeprecation(d *cloud.Deprecation) *deprecationJSON {
 	return &deprecationJSON{timeJSON(d.Announced), timeJSON(d.UnavailableAfter)}
 }
 
-// deprecatedSince returns the older form of a deprecation, which has only its time.
+// deprecatedSince returns the older form of a deprecation: its time only.
 func deprecatedSince(d *cloud.Deprecation) timeJSON {
 	if d == nil {
 		return timeJSON{}

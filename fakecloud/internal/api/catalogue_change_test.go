@@ -101,7 +101,7 @@ func errorOr(errs ...error) error {
 	return nil
 }
 
-// step is a change of the catalogue, and what all places show after it.
+// step is a change of the catalogue, with the items that all places show after it.
 type step struct {
 	change     func(*fakecloud.Cloud) error
 	step       time.Duration
@@ -162,7 +162,7 @@ func TestAllPlacesShowTheSameCatalogue(t *testing.T) {
 	}
 }
 
-// checkPlaces compares what the places show with what they should show.
+// checkPlaces compares the places with the step's expectations.
 func checkPlaces(w *wire, i int, s step, date string, places map[string]string) {
 	w.t.Helper()
 	want := s.ofType

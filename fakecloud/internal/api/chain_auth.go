@@ -18,7 +18,7 @@ func (a *API) As(p cloud.Project) http.Handler {
 	})
 }
 
-// identify looks up the request's token and its project, which may be new. The token's API date, if it has one, is the request's.
+// identify looks up the request's token and its project. A token may create its project. If the token has an API date, the request gets it.
 func (r *Request) identify() {
 	if p, ok := r.HTTP.Context().Value(projectKey{}).(cloud.Project); ok {
 		r.token, r.Project, r.known = cloud.Token{Project: p.ID()}, p, true

@@ -182,7 +182,7 @@ type failingReader struct{ err error }
 
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
-// connectionResetter is the writer of the in-process transport, which has no connection.
+// connectionResetter is the writer of the in-process transport. That transport has no connection to close.
 type connectionResetter interface{ ResetConnection() }
 
 // resetConnection ends the connection with a TCP reset. Over HTTP/2, it resets the stream.
@@ -239,8 +239,7 @@ func (h *heldResponse) send(w http.ResponseWriter) {
 	_, _ = w.Write(h.body.Bytes())
 }
 
-// cut sends the header and a part of the body, then drops the connection. If there is no body, it only drops the
-// connection.
+// cut sends the header and a part of the body, then drops the connection. Without a body, it only drops the connection.
 func (h *heldResponse) cut(w http.ResponseWriter, n int) {
 	full := h.body.Bytes()
 	if len(full) == 0 {
@@ -257,5 +256,5 @@ func (h *heldResponse) cut(w http.ResponseWriter, n int) {
 	panic(http.ErrAbortHandler)
 }
 
-// Faults returns the rules by which the API misbehaves.
+// Faults returns the fault rules of the API.
 func (a *API) Faults() *faults.Set { return a.faults }

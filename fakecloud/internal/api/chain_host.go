@@ -11,8 +11,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// checkHost refuses requests to a loopback address under a foreign name. Otherwise, a web page whose name was rebound to
-// that address could use the API with the default token.
+// checkHost refuses requests to a loopback address under a foreign name. Otherwise, a web page could use the API with the default token, by
+// binding its name to that address.
 func (a *API) checkHost(next Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) {
 		if onLoopback, ok := HostAllowed(r.HTTP, a.allowedHosts); !ok && onLoopback {
@@ -50,7 +50,7 @@ func HostName(r *http.Request) string {
 	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 }
 
-// HostRefused returns the message for a request whose Host is not allowed.
+// HostRefused returns the message for a request with a Host that is not allowed.
 func HostRefused(r *http.Request) string {
 	return fmt.Sprintf("host %.100q is not allowed, to protect the cloud from web pages (DNS rebinding): use localhost or the address "+
 		"that the cloud listens on, or add the name to --allowed-hosts (Options.AllowedHosts)", HostName(r))

@@ -11,7 +11,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// record adds each request to the journal after its answer, also if the connection was dropped.
+// record adds each request to the journal after its answer, even if the connection was dropped.
 func (a *API) record(next Handler) Handler {
 	if a.journal == nil {
 		return next

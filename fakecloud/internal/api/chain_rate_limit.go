@@ -30,8 +30,8 @@ type rateKey struct {
 	address string
 }
 
-// bucket is the remaining part of a limit. It is stored as a time, at which the bucket was empty; since then, one request
-// has come back per interval. A time is exact, a sum of fractions is not.
+// bucket is the remaining part of a limit. It is stored as the time when it was empty: since then, one request comes back per interval. A
+// time is exact, a sum of fractions is not.
 type bucket struct {
 	mu    sync.Mutex
 	empty time.Time
@@ -41,7 +41,7 @@ type bucket struct {
 	fullText string
 }
 
-// interval is the time in which one request comes back.
+// interval is how long it takes until one request comes back.
 func interval(perHour int) time.Duration { return time.Hour / time.Duration(perHour) }
 
 // level returns how many requests are left.
@@ -77,7 +77,7 @@ func (l *rateLimits) set(perHour int) {
 	l.buckets = map[rateKey]*bucket{}
 }
 
-// fork returns a copy of the limits, and of what is left of them.
+// fork returns a copy of the limits and of their buckets.
 func (l *rateLimits) fork() *rateLimits {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -90,8 +90,7 @@ func (l *rateLimits) fork() *rateLimits {
 	return f
 }
 
-// SavedRate is what is left of the rate limit of a project, or of an address without a known token, as data: the time at which
-// nothing was left.
+// SavedRate is the bucket of a project, or of an address without a known token, as data: the time when the bucket was empty.
 type SavedRate struct {
 	Project int64     `json:"project,omitzero"`
 	Address string    `json:"address,omitzero"`
@@ -115,7 +114,7 @@ func (a *API) SaveRates() []SavedRate {
 	return all
 }
 
-// RatesLeft returns how many requests are left to projects, to at most n of them. It is empty if there is no limit.
+// RatesLeft returns the remaining requests of at most n projects. It is empty without a limit.
 func (a *API) RatesLeft(now time.Time, n int) map[int64]int {
 	l, left := a.limits, map[int64]int{}
 	l.mu.RLock()
@@ -155,7 +154,7 @@ type rateState struct {
 	allowed          bool
 }
 
-// take takes one request out of a bucket. ok is false if there is no limit.
+// take takes one request out of a bucket. ok is false without a limit.
 func (l *rateLimits) take(key rateKey, now time.Time) (s rateState, ok bool) {
 	l.mu.RLock()
 	s.limit, s.limitText = l.perHour, l.text
@@ -190,8 +189,8 @@ func (l *rateLimits) bucket(key rateKey) *bucket {
 	return b
 }
 
-// exhaust empties a bucket, for the fault exhaust_rate_limit, and returns its state. If there is no limit, the state is
-// that of a used-up limit of the real API.
+// exhaust empties a bucket, for the fault exhaust_rate_limit, and returns its state. Without a limit, the state is that of a used-up limit
+// of the real API.
 func (l *rateLimits) exhaust(key rateKey, now time.Time) *rateState {
 	s := l.usedUp(now)
 	l.mu.RLock()
@@ -207,7 +206,7 @@ func (l *rateLimits) exhaust(key rateKey, now time.Time) *rateState {
 	return s
 }
 
-// usedUp returns the state of a limit that is used up, and full in an hour. If there is no limit, it is that of the real API.
+// usedUp returns the state of a limit that is used up, and full in an hour. Without a limit, it is that of the real API.
 func (l *rateLimits) usedUp(now time.Time) *rateState {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -335,7 +335,7 @@ func TestRoutesAreDeclaredOnce(t *testing.T) {
 	}
 }
 
-// The real API leaves details out of one error (hcloud-go pull request 507), which clients must survive.
+// The real API leaves details out of one error (hcloud-go pull request 507). Clients must survive that.
 func TestDetailsOfErrorsWithoutAny(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]*cloud.Error{

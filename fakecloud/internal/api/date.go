@@ -28,7 +28,7 @@ var (
 	ImageDeprecation = day(2026, 9, 11)
 	// NetworkMembers: GET /networks/{id}/members exists.
 	NetworkMembers = day(2026, 9, 22)
-	// UnassignedAssigneeType: assignee_type is "unassigned" if there is no assignee.
+	// UnassignedAssigneeType: assignee_type is "unassigned" without an assignee.
 	UnassignedAssigneeType = day(2026, 9, 23)
 	// DatacentersGone: /datacenters answers 410.
 	DatacentersGone = day(2026, 10, 1)

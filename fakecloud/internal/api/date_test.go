@@ -20,7 +20,7 @@ const (
 	reader = "reader" // a read-only token with the same API date as the default token
 )
 
-// datedCloud is a cloud whose default token has an API date, its own or the cloud's.
+// datedCloud is a cloud with an API date for its default token: the token's or the cloud's.
 type datedCloud struct {
 	t     *testing.T
 	cloud *fakecloud.Cloud
@@ -329,7 +329,7 @@ func TestTokensOfDifferentDatesReadTheSameResources(t *testing.T) {
 	}
 }
 
-// An operation that does not exist yet is an unknown path, which is 404 without a token, too.
+// An operation that does not exist yet is an unknown path: 404, even without a token.
 func TestAnOperationOfALaterDayIsAnUnknownPath(t *testing.T) {
 	t.Parallel()
 	for date, want := range map[string]int{"2026-09-21": http.StatusNotFound, "2026-09-22": http.StatusUnauthorized} {

@@ -9,8 +9,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
-// Shown shows one kind of resource like the API, but without secrets. The control API's dump and its event stream use it, which
-// need no token.
+// Shown shows one kind of resource like the API, but without secrets. It is for the control API's dump and event stream: those need no
+// token.
 type Shown interface {
 	Kind() store.Kind
 	// Plural is the kind's name in paths and lists.

@@ -79,8 +79,7 @@ func (a *API) encodeEvent(e *cloud.Event) []byte {
 	})
 }
 
-// EventResource returns the JSON of an event's resource after the event, or nil if it was deleted. It is a part of what Event
-// returns.
+// EventResource returns the JSON of an event's resource after the event, or nil if it was deleted. Event includes the same JSON.
 func (a *API) EventResource(e *cloud.Event) json.RawMessage {
 	_, resource, ok := bytes.Cut(a.Event(e), resourceMember)
 	if !ok {

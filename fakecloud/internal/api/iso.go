@@ -24,7 +24,7 @@ func encodeISO(i *cloud.ISO) isoJSON {
 	}
 }
 
-// isos are the public ISOs. Not modelled: private ISOs, which Hetzner's support uploads on request.
+// isos are the public ISOs. Not modelled: private ISOs. Hetzner's support uploads those on request.
 var isos = &staticList[cloud.ISO]{
 	singular: "iso", plural: "isos",
 	items:   func(c *cloud.Catalogue) []*cloud.ISO { return c.ISOs },

@@ -60,7 +60,7 @@ func appendTime(b []byte, name string, v timeJSON) []byte {
 	return append(time.Time(v).UTC().AppendFormat(append(b, '"'), time.RFC3339), '"')
 }
 
-// appendList appends a list, whose items item appends.
+// appendList appends a list. item appends each of its items.
 func appendList[T any](b []byte, name string, list []T, item func([]byte, T) []byte) []byte {
 	b = append(append(b, name...), '[')
 	for i, v := range list {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAppendersEncodeAsTheLibrary compares each appender with json.Marshal for values whose every field is set at random, so
-// that a field that an appender forgets is noticed.
+// TestAppendersEncodeAsTheLibrary compares each appender with json.Marshal, for values with every field set at random, so that a field that
+// an appender forgets is noticed.
 func TestAppendersEncodeAsTheLibrary(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))

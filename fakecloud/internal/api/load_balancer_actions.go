@@ -85,7 +85,7 @@ func deleteLoadBalancerService(r *Request) (Response, error) {
 	})
 }
 
-// withBody answers an action of a load balancer whose request has a body.
+// withBody answers an action of a load balancer that takes a body.
 func withBody[B any](r *Request, do func(id int64, body B) (int64, *cloud.State, error)) (Response, error) {
 	id, err := r.ID(cloud.KindLoadBalancer)
 	if err != nil {
@@ -99,7 +99,7 @@ func withBody[B any](r *Request, do func(id int64, body B) (int64, *cloud.State,
 	return started(st, action, err)
 }
 
-// onLoadBalancer answers an action of a load balancer whose request has no body.
+// onLoadBalancer answers an action of a load balancer that takes no body.
 func onLoadBalancer(do func(cloud.Project, int64) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(cloud.KindLoadBalancer)

@@ -52,7 +52,7 @@ type algorithmJSON struct {
 	Type string `json:"type" check:"required,oneof=round_robin|least_connections"`
 }
 
-// serviceJSON has `http` only for the protocols whose schema in the document has it.
+// serviceJSON has `http` only for protocols with `http` in the document's schema.
 type serviceJSON struct {
 	Protocol        string           `json:"protocol"`
 	ListenPort      int              `json:"listen_port"`

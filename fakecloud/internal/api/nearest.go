@@ -30,9 +30,9 @@ func knownPaths(routes []Route) []knownPath {
 // maxComparedPath is how much of a path is compared, in bytes. Paths of the API are shorter.
 const maxComparedPath = 256
 
-// nearest returns the operations of the known path that is most similar to a path, such as "GET /v1/servers". It returns nil if
-// no path is similar. It goes from segment to segment, and keeps the known paths whose segment is the most similar. Missing or
-// repeated base paths, and slashes at the end, do not count.
+// nearest returns the operations of the known path that is most similar to a path, such as "GET /v1/servers". It returns nil if no path is
+// similar. It goes from segment to segment, and keeps the known paths with the most similar segment. Missing or repeated base paths, and
+// slashes at the end, do not count.
 func nearest(known []knownPath, path string) []string {
 	path = path[:min(len(path), maxComparedPath)]
 	segments := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
@@ -66,7 +66,7 @@ func nearest(known []knownPath, path string) []string {
 	return operations
 }
 
-// mostSimilar returns the paths whose segment i is most similar to the given one, and similar at all.
+// mostSimilar returns the paths with a segment i that is similar to the given one, and most similar among all.
 func mostSimilar(paths []knownPath, i int, segment string) []knownPath {
 	var most []knownPath
 	least := math.MaxInt

@@ -38,7 +38,7 @@ func TestTheNearestKnownPath(t *testing.T) {
 	}
 }
 
-// TestTheCostOfTheNearestPathIsBounded counts allocations, of which each comparison needs one.
+// TestTheCostOfTheNearestPathIsBounded counts allocations. Each comparison needs one.
 func TestTheCostOfTheNearestPathIsBounded(t *testing.T) {
 	known := knownPaths(Routes())
 	for name, long := range map[string]func(n int) string{

@@ -186,7 +186,7 @@ func addSubnet(r *Request) (Response, error) {
 	return started(st, action, err)
 }
 
-// onRange answers an operation whose body is an ip_range.
+// onRange answers an operation that takes an ip_range.
 func onRange(do func(cloud.Project, int64, netip.Prefix) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(cloud.KindNetwork)
@@ -204,7 +204,7 @@ func onRange(do func(cloud.Project, int64, netip.Prefix) (int64, *cloud.State, e
 	}
 }
 
-// onRoute answers an operation whose body is a route.
+// onRoute answers an operation that takes a route.
 func onRoute(do func(cloud.Project, int64, cloud.Route) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(cloud.KindNetwork)

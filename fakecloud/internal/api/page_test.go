@@ -60,7 +60,7 @@ func (w *pagedWorld) write(deletes bool) {
 	}
 }
 
-// list returns the ids on all pages, in the order in which a client reads them. between is called between two pages.
+// list returns the ids on all pages, as a client reads them. It calls between before each page but the first.
 func (w *pagedWorld) list(query string, between func()) (ids []int64) {
 	w.t.Helper()
 	for page := 1; ; page++ {

@@ -69,8 +69,7 @@ func (r *Request) setHeader(h http.Header, key, value string) {
 	h[key] = v.text[i : i+1 : i+1]
 }
 
-// headerValues holds the values of a response's headers in one allocation. It lives as long as the header, which is
-// longer than the request.
+// headerValues holds the values of a response's headers in one allocation. It lives as long as the header, and so longer than the request.
 type headerValues struct {
 	text [6]string
 	n    int
@@ -82,7 +81,7 @@ const MaxBodyBytes = 1 << 20
 // Query returns the parsed query.
 func (r *Request) Query() url.Values { return r.query }
 
-// parsedQuery is a query with its values, which are not changed.
+// parsedQuery is a query with its values. The values must not be changed.
 type parsedQuery struct {
 	raw    string
 	values url.Values

@@ -23,8 +23,8 @@ type resource[T store.Object[T]] struct {
 	// filter, if set, reads the list's own query parameters (beyond name and label_selector) and
 	// returns a test, or nil if the query has none of them.
 	filter func(url.Values) (func(*cloud.State, T) bool, error)
-	// lookup, if set, reads a query parameter of the list for which there is an index. It returns the only ids that the parameter
-	// selects, in order, or false if the query does not have it.
+	// lookup, if set, reads a query parameter that has an index. It returns the ids that the parameter selects, in order, or false if the
+	// query does not have the parameter.
 	lookup func(*cloud.State, url.Values) ([]int64, bool)
 	// public, if set, returns a copy without the secrets that the API shows, and reports whether there are any.
 	public func(T) (T, bool)
@@ -79,9 +79,8 @@ func (d *resource[T]) json(r *Request, st *cloud.State, e *store.Entry[T]) []byt
 	return e.Encoded(st.Catalogue, encode)
 }
 
-// part returns a resource as a member of the response of a write. If the resource does not exist any more, because the
-// write deleted it at once, it returns last instead. It does not keep the JSON, which is larger than the resource: many
-// resources are created and never read.
+// part returns a resource as a member of the response of a write. If the write deleted the resource at once, it returns last instead. It
+// does not keep the JSON, since that is larger than the resource: many resources are created and never read.
 func (d *resource[T]) part(r *Request, st *cloud.State, id int64, last T) Part {
 	if now, ok := d.table(st).Get(id); ok {
 		last = now

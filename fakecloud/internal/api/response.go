@@ -48,7 +48,7 @@ func (p Part) appendJSON(b []byte) []byte {
 	return append(b, p.JSON...)
 }
 
-// object returns a response whose body is a JSON object with the given members.
+// object returns a response with a JSON object of the given members.
 func object(status int, parts ...Part) Response { return Response{Status: status, Parts: parts} }
 
 // created returns the response of an operation that created a resource: 201.
@@ -162,7 +162,7 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 // noDetails is encoded as null.
 var noDetails = json.RawMessage("null")
 
-// errorDetails returns the details in the form that clients expect for the code, and nil if there is to be no such field.
+// errorDetails returns the details in the form that clients expect for the code. It returns nil to leave the field out.
 func errorDetails(e *cloud.Error) any {
 	switch {
 	case len(e.Fields) > 0:
@@ -195,7 +195,7 @@ func (t timeJSON) MarshalJSON() ([]byte, error) {
 	return appendTime(nil, "", t), nil
 }
 
-// nullable returns nil, which is encoded as null, for a zero value.
+// nullable returns nil, encoded as null, for a zero value.
 func nullable[T comparable](v T) *T {
 	var zero T
 	if v == zero {

@@ -39,7 +39,7 @@ func serverActionRoutes() []Route {
 	}
 }
 
-// serverAction answers an action whose request has no body.
+// serverAction answers an action that takes no body.
 func serverAction(do func(cloud.Project, int64) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(cloud.KindServer)

@@ -53,7 +53,7 @@ func (s rrsetRequest) input() cloud.RRSet {
 	return cloud.RRSet{Name: s.Name, Type: s.Type, TTL: s.TTL, Labels: s.Labels, Records: recordsOf(s.Records)}
 }
 
-// commentedRecord is a record of update_records, which changes comments.
+// commentedRecord is a record of update_records. That action changes comments only.
 type commentedRecord struct {
 	Value   string `json:"value" check:"required,len=0:262144"`
 	Comment string `json:"comment" check:"required"`
@@ -125,7 +125,7 @@ func listRRSets(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	if order, desc, ok := rrsetOrder(keys); ok {
-		// The number of the page may be beyond the end, which only the total tells.
+		// The requested page may be beyond the end. Only the total shows that.
 		_, total, ok := z.RRSetPage(f, store.Page{Order: order})
 		if ok {
 			first := p.first(total)
@@ -234,7 +234,7 @@ func changeRRSetTTL(r *Request) (Response, error) {
 	return started(st, action, err)
 }
 
-// changeRecords answers the actions whose body is a list of records.
+// changeRecords answers the actions that take a list of records.
 func changeRecords[R recordJSON | commentedRecord](do func(cloud.Project, string, string, string, []dns.Record) (int64, *cloud.State,
 	error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
