@@ -156,8 +156,8 @@ func TestHalvesOfSurrogatePairsAreJSONErrors(t *testing.T) {
 	}
 }
 
-// A client that has left gets no answer, so that a long body is not bound to its end. A short one is: the client may have closed
-// only its half of the connection.
+// A client that left gets no answer, so that a long body is not bound to its end. A short one is: the client may have closed only its half
+// of the connection.
 func TestBindingEndsWhenTheClientHasLeft(t *testing.T) {
 	t.Parallel()
 	gone, leave := context.WithCancel(t.Context())

@@ -23,8 +23,8 @@
 // An int64 is the id of a resource, and also accepts the id as text, such as "123": hcloud-python 1.18 passes on what its
 // caller has. An int is a number, and does not.
 //
-// The cost follows the size of the body. It ends after the first mistakes that an error has room for, and when the client
-// has left.
+// The cost follows the size of the body. Binding stops when the error has no room for more mistakes, and when the client
+// leaves.
 package bind
 
 import (
@@ -71,9 +71,9 @@ type optional interface {
 
 const maxDepth = 64
 
-// JSON decodes body into out, a pointer to a struct. An empty body counts as {}. The error is a *cloud.Error: json_error
-// if the body is not a JSON object or the client has left, or invalid_input with the wrong fields. day is a day such as
-// "2026-06-01", or "" for the day after all changes.
+// JSON decodes body into out, a pointer to a struct. An empty body counts as {}. The error is a *cloud.Error: json_error if the body is not
+// a JSON object or the client left, or invalid_input with the wrong fields. day is a day such as "2026-06-01", or "" for the day after all
+// changes.
 func JSON(ctx context.Context, body []byte, out any, day string) error {
 	b := binder{day: day, ctx: ctx}
 	if err := b.decode(body, out); err != nil {
@@ -126,7 +126,7 @@ type binder struct {
 	steps       int
 }
 
-// err returns the error for what was noted, or nil.
+// err returns an error about all noted mistakes, or nil.
 func (b *binder) err() error {
 	switch {
 	case b.hasLeft:
@@ -153,8 +153,8 @@ func (b *binder) note(path, message string) {
 	b.fields = append(b.fields, cloud.FieldError{Name: path, Messages: []string{message}})
 }
 
-// stepsPerLook is how many items are bound before the binder looks whether the client has left. Most bodies have fewer items:
-// a client that has only closed its half of the connection gets its answer.
+// stepsPerLook is the number of items between two checks that the client is still there. Most bodies have fewer items: a client that only
+// closed its half of the connection gets its answer.
 const stepsPerLook = 1024
 
 // ends reports whether the rest of the body need not be bound.

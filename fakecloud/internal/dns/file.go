@@ -93,7 +93,7 @@ func parseTTL(text string) (int, error) {
 	return n, nil
 }
 
-// zonefileLine is an entry of a zone file, which may be on several lines in parentheses.
+// zonefileLine is an entry of a zone file. In parentheses, it may continue on several lines.
 type zonefileLine struct {
 	number   int
 	indented bool // it has the name of the entry before

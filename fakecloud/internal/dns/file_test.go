@@ -12,7 +12,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cputime"
 )
 
-// A zone file whose records are valid can be exported and read again, with the same records.
+// A zone file with valid records can be exported and read again, with the same records.
 func FuzzParseFile(f *testing.F) {
 	head := "@ IN SOA hydrogen.ns.hetzner.com. dns.hetzner.com. ( 1 2 3\n 4 5 )\n@ NS hydrogen.ns.hetzner.com.\n NS " +
 		"oxygen.ns.hetzner.com.\n NS helium.ns.hetzner.de.\n"

@@ -40,7 +40,8 @@ func newActive(r fault.Rule, source rand.PCG) *active {
 	return a
 }
 
-// Fork returns a copy of the set: the same rules with the same counters, which go on by themselves.
+// Fork returns a copy of the set. The counters of its rules start at the same values, and then
+// count separately.
 func (s *Set) Fork() *Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +96,7 @@ func (s *Set) Load(saved []Saved) (*Set, error) {
 	return loaded, nil
 }
 
-// Take replaces all rules by those of another set, which is not used any more.
+// Take replaces all rules by those of another set. The other set must not be used any more.
 func (s *Set) Take(other *Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,11 +255,11 @@ type Decision struct {
 	Taker string
 	// Before and After are how long to wait before and after the request is carried out.
 	Before, After time.Duration
-	// Effect is the effect other than delays. Its Kind is "" if there is none.
+	// Effect is the effect other than delays. Its Kind is "" for delays only.
 	Effect fault.Effect
 }
 
-// Empty reports whether there are no rules.
+// Empty reports whether the set has no rules.
 func (s *Set) Empty() bool { return len(*s.rules.Load()) == 0 }
 
 // Decide returns what the rules do to a request. ok is false if none takes it.

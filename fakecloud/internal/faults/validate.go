@@ -119,8 +119,8 @@ func fits(path, route string) bool {
 	return true
 }
 
-// similarRoutes returns the routes with the same first part as a route that does not exist. If there are none, it returns
-// the first parts of all routes.
+// similarRoutes returns the routes with the same first part as a route that does not exist. If no route has that part, it returns the first
+// parts of all routes.
 func similarRoutes(route string, operations []Operation) []string {
 	first := func(s string) string {
 		s, _, _ = strings.Cut(strings.TrimPrefix(s, "/"), "/")

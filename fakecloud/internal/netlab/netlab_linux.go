@@ -34,8 +34,8 @@ type Namespace struct {
 
 const bridge = "br0"
 
-// New creates a network whose bridge has the address host, like the host on a Docker network. It skips
-// the test if it cannot create namespaces.
+// New creates a network with a bridge that has the address host, like the host on a Docker network. It skips the test if it cannot create
+// namespaces.
 func New(t testing.TB, host netip.Prefix) *Lab {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -87,7 +87,7 @@ func newNamespace(t testing.TB, name string) *Namespace {
 	return n
 }
 
-// Join creates a namespace whose eth0 is on the network and has the address.
+// Join creates a namespace and connects its eth0 with the network. eth0 gets the address.
 func (l *Lab) Join(name string, address netip.Prefix) *Namespace {
 	l.t.Helper()
 	n := newNamespace(l.t, name)
@@ -108,8 +108,7 @@ func (l *Lab) Join(name string, address netip.Prefix) *Namespace {
 	return n
 }
 
-// awaitUp waits until an interface has a carrier, of which the kernel takes note later. Before that, the bridge drops
-// frames.
+// awaitUp waits until the kernel notices an interface's carrier. The bridge drops frames until then.
 func (n *Namespace) awaitUp(device string) {
 	n.t.Helper()
 	updates, done := make(chan netlink.LinkUpdate), make(chan struct{})
@@ -161,7 +160,7 @@ func (n *Namespace) AddRoute(destination netip.Prefix, gateway netip.Addr) {
 	must(n.t, "add a route", n.handle.RouteAdd(&netlink.Route{Dst: ipNet(destination), Gw: gateway.AsSlice()}))
 }
 
-// Rules returns the number of rules for IPv4 whose priorities are in a range.
+// Rules returns the number of rules for IPv4 with a priority in a range.
 func (n *Namespace) Rules(from, to int) int {
 	n.t.Helper()
 	rules, err := n.handle.RuleList(netlink.FAMILY_V4)
@@ -175,8 +174,7 @@ func (n *Namespace) Rules(from, to int) int {
 	return count
 }
 
-// Gateway returns the gateway to which the namespace sends its own packets for an address. The zero
-// value means that it sends them directly.
+// Gateway returns the namespace's gateway for packets to an address. The zero value means that the packets go directly to the address.
 func (n *Namespace) Gateway(to netip.Addr) netip.Addr {
 	n.t.Helper()
 	routes, err := n.handle.RouteGet(to.AsSlice())

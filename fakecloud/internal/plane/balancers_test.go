@@ -11,7 +11,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// balancedByChance is a cloud with a data plane, whose servers, labels, networks and targets change at random.
+// balancedByChance is a cloud with a data plane. Its servers, labels, networks and targets change at random.
 type balancedByChance struct {
 	*testing.T
 	rnd     *rand.Rand
@@ -51,7 +51,7 @@ func TestTheDataPlaneHasTheTargetsOfTheCloud(t *testing.T) {
 	}
 }
 
-// change makes some change, which may be refused.
+// change makes some change. The cloud may refuse it.
 func (b *balancedByChance) change() string {
 	p := b.project
 	b.serial++

@@ -31,7 +31,7 @@ func (c targetCost) grows(few targetCost) bool {
 	return c.cpu > 2*few.cpu || c.allocs > few.allocs*3/2 || c.bytes > few.bytes*3/2
 }
 
-// startStill starts a cloud with a data plane. The clock stands still, so that there is one probe for each target, which fails.
+// startStill starts a cloud with a data plane and a clock that stands still: each target gets one probe. The probe fails.
 func startStill(tb testing.TB) (*cloud.Cloud, *Balancers) {
 	tb.Helper()
 	core := cloud.New(cloud.Options{
@@ -90,7 +90,7 @@ func (s *selecting) create(tb testing.TB) int64 {
 	return created.Server.ID
 }
 
-// awaitHealth waits until the data plane has reported the health of servers, which ends what it does for new targets.
+// awaitHealth waits until the data plane reports the health of servers: its work for new targets ends with that.
 func (s *selecting) awaitHealth(tb testing.TB, servers ...int64) {
 	tb.Helper()
 	for len(servers) > 0 {
@@ -112,7 +112,7 @@ func unhealthy(lb *cloud.LoadBalancer, server int64) bool {
 	return false
 }
 
-// replace creates servers, each of which becomes a target, and deletes them.
+// replace creates servers one by one. Each becomes a target, and is deleted.
 func (s *selecting) replace(tb testing.TB, servers int) {
 	tb.Helper()
 	for range servers {
@@ -148,7 +148,7 @@ func (s *selecting) cost(t *testing.T) (least targetCost) {
 //
 //nolint:paralleltest // it measures the process
 func TestTheCostOfATargetDoesNotGrowWithTheOthers(t *testing.T) {
-	// A collection costs by what lives, not by the work.
+	// The cost of a collection depends on the live memory, not on the work.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	fewest := newSelecting(t, 200)
 	few := fewest.cost(t)

@@ -71,7 +71,7 @@ func (d *Balancers) logEndpoints(b *balancer, lb *cloud.LoadBalancer) {
 	}
 }
 
-// displaced returns why a listener has another port than in the cloud, and what to do. It returns "" for the same port.
+// displaced explains why a listener has another port than in the cloud, and says how to change that. It returns "" for the same port.
 func displaced(e dataplane.Endpoint) string {
 	if e.Local.Port() == e.Port {
 		return ""

@@ -15,7 +15,7 @@ import (
 // MetadataPath is the prefix of the metadata service's paths.
 const MetadataPath = "/hetzner/v1"
 
-// Metadata returns the metadata service of a cloud. network is the name or id of the network whose servers it prefers.
+// Metadata returns the metadata service of a cloud. It prefers the servers of a network, given by name or id.
 func Metadata(core *cloud.Cloud, network string) http.Handler {
 	m := &metadata{core: core, network: network}
 	mux := http.NewServeMux()
@@ -161,7 +161,7 @@ type metadataNetwork struct {
 	Gateway      string   `yaml:"gateway"`
 }
 
-// privateNetworks returns the server's interfaces in the order in which they were attached.
+// privateNetworks returns the server's interfaces, the first attached first.
 func (c serverContext) privateNetworks() []metadataNetwork {
 	out := []metadataNetwork{}
 	for i, p := range c.server.PrivateNets {

@@ -7,8 +7,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// target returns the engine's target with an address. Its key is the address: targets of the cloud with the same address are one
-// target. What goes to a private address is not counted, because it is not on the interface whose metrics the API shows.
+// target returns the engine's target with an address. Its key is the address: targets of the cloud with the same address are one target.
+// Traffic to a private address does not count: the API's metrics are those of the public interface.
 func (d *Balancers) target(b *balancer, address netip.Addr) dataplane.Target {
 	out := dataplane.Target{Key: address.String(), Address: address}
 	if h := b.holder(address); h.server != 0 && !h.private {

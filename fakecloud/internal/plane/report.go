@@ -122,7 +122,7 @@ type heldAddress struct {
 	restarted             bool // it is not the run of the server that it was
 }
 
-// held returns the addresses at which the servers of some events were targets before.
+// held returns the former addresses of the events' servers as targets.
 func (d *Balancers) held(events []cloud.Event) (all []heldAddress) {
 	for i := range events {
 		s, ok := events[i].Old.(*cloud.Server)
@@ -198,7 +198,7 @@ type serverTraffic struct {
 	moved bool // whether the last report had bytes; only reportTraffic uses it
 }
 
-// forgetTraffic drops the counters of deleted servers, which have left their load balancers.
+// forgetTraffic drops the counters of deleted servers. Load balancers send them nothing any more.
 func (d *Balancers) forgetTraffic(events []cloud.Event) {
 	for _, e := range events {
 		if e.Kind == cloud.KindServer && e.New == nil {
@@ -207,8 +207,8 @@ func (d *Balancers) forgetTraffic(events []cloud.Event) {
 	}
 }
 
-// reportTraffic reports what load balancers have moved since the last report, for the servers' metrics, and returns the
-// time of this report. A server whose traffic has ended gets one report without bytes.
+// reportTraffic reports the load balancers' traffic since the last report, for the servers' metrics, and returns the time of this report.
+// When a server's traffic ends, one report without bytes follows.
 func (d *Balancers) reportTraffic(last time.Time) time.Time {
 	now := d.core.Now()
 	if !now.After(last) {

@@ -86,7 +86,7 @@ func (h holder) target(address netip.Addr) *cloud.LoadBalancerTarget {
 	return &cloud.LoadBalancerTarget{Server: h.server, IP: address, UsePrivateIP: h.private}
 }
 
-// rerouted is a load balancer whose traffic some events change.
+// rerouted is a load balancer with the changes that some events make to its traffic.
 type rerouted struct {
 	project, id int64
 	wholly      bool    // more changes than its targets
@@ -94,8 +94,8 @@ type rerouted struct {
 	changed     bool
 }
 
-// reroutedBy returns the load balancers whose traffic changes, in the order of the changes. A change of health, labels or
-// protection does not change traffic. What a label selector selects changes with an event of the server in the same transaction.
+// reroutedBy returns the load balancers with changed traffic, in the order of the changes. A change of health, labels or protection does
+// not change traffic. Servers enter or leave a label selector with an event of the server in the same transaction.
 func reroutedBy(events []cloud.Event) []*rerouted {
 	var out []*rerouted
 	known := map[int64]*rerouted{}

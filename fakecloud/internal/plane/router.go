@@ -120,8 +120,8 @@ func (r *Router) announce(n *cloud.Network) {
 	}
 }
 
-// chooseNetwork returns the oldest network whose name or id is want ("" fits all), or nil. It also returns the number
-// of all other networks.
+// chooseNetwork returns the oldest network with the name or id want ("" fits all), or nil. It also returns the number of all other
+// networks.
 func chooseNetwork(all iter.Seq[*cloud.Network], want string) (n *cloud.Network, others int) {
 	var matching []*cloud.Network
 	for c := range all {

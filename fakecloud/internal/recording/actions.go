@@ -63,9 +63,9 @@ func newActionLives(rec *Recording) *actionLives {
 	return lives
 }
 
-// duration returns how long the actions take that a request has started: 0 if they had ended with its answer, and less if the
-// recording does not show their end. It reports in began whether there are any. It is the longest time that agrees with what is
-// recorded, because a client that waits does something else only when an action has ended.
+// duration returns how long a request's actions take: 0 if they end with its answer, and less if the recording does not show their end.
+// began reports whether the request starts actions. The duration is the longest that agrees with the recording, because a client that waits
+// only continues when an action ends.
 func (l *actionLives) duration(e *Exchange) (d time.Duration, began bool) {
 	d = -1
 	for _, s := range sightings(e.Response) {
@@ -83,8 +83,8 @@ func (l *actionLives) duration(e *Exchange) (d time.Duration, began bool) {
 	return d, began
 }
 
-// fate returns the error with which the recorded issuance of a certificate failed, or "". Whether one fails depends on the DNS of the
-// world, which is not in the recording. The first exchange that shows the end also has the error.
+// fate returns the error of a certificate's failed issuance in the recording, or "". The DNS of the world decides whether one fails, and
+// the recording does not have that. The first exchange that shows the end also has the error.
 func (l *actionLives) fate(e *Exchange) string {
 	for _, s := range sightings(e.Response) {
 		if l.ends[s.id] == nil || s.command != "create_certificate" && s.command != "issue_certificate" {
@@ -109,7 +109,7 @@ type end struct {
 	} `json:"action"`
 }
 
-// look returns how an action of the simulation is. ok is false if there is none.
+// look returns the state of an action of the simulation. ok is false if the action does not exist.
 func (p *player) look(ctx context.Context, fake int64) (e end, ok bool, err error) {
 	a, err := p.send(ctx, http.MethodGet, fmt.Sprintf("/actions/%d", fake), "Bearer "+writeToken, "", nil)
 	if err != nil || a.status != http.StatusOK {
@@ -118,7 +118,7 @@ func (p *player) look(ctx context.Context, fake int64) (e end, ok bool, err erro
 	return e, true, json.Unmarshal(a.body, &e)
 }
 
-// awaitEnds steps the clock until those actions have ended that an answer shows as ended.
+// awaitEnds steps the clock until all actions end that a recorded answer shows as finished.
 func (p *player) awaitEnds(ctx context.Context, e *Exchange) error {
 	for _, s := range sightings(e.Response) {
 		fake, known := p.ids[resourceID{"action", s.id}]

@@ -17,7 +17,7 @@ type comparer struct {
 	lenient bool
 }
 
-// volatile are enumerations that change by themselves: when is a question of time, which is not compared.
+// volatile are enumerations that change by themselves. The time of a change is not compared.
 var volatile = map[string]bool{
 	"status": true, "issuance": true, "renewal": true, "delegation_status": true, "registrar": true,
 }
@@ -82,7 +82,7 @@ func (c *comparer) members(f *field, place string, recorded, fake map[string]any
 	}
 }
 
-// value compares two values of a field, which is nil for an unknown one.
+// value compares two values of a field. f is nil for an unknown field.
 func (c *comparer) value(f *field, place, name string, recorded, fake any, siblings, fakeSiblings map[string]any) {
 	want, got := typeOf(recorded), typeOf(fake)
 	switch {
@@ -227,7 +227,7 @@ func (c *comparer) list(f *field, place string, recorded, fake []any, siblings m
 	}
 }
 
-// idOf returns the id of an entry, which is an object or the id itself.
+// idOf returns the id of an entry: an object, or the id itself.
 func idOf(v any) int64 {
 	if o, ok := v.(map[string]any); ok {
 		v = o["id"]

@@ -21,7 +21,7 @@ var seedOrder = []string{
 	"zone",
 }
 
-// resourcesOf returns the resources that the answer to a request shows, also by their ids alone.
+// resourcesOf returns the resources in the answer to a request, even those that the answer shows as a bare id.
 func resourcesOf(body json.RawMessage) map[resourceID]bool {
 	found := map[resourceID]bool{}
 	var walk func(f *field, v any, siblings map[string]any)
@@ -55,8 +55,7 @@ func membersOf(body json.RawMessage) map[string]any {
 	return members
 }
 
-// existing returns the resources that a recording shows and that no request of it has created, in the form in which each is shown
-// first.
+// existing returns the resources that a recording shows without a request that creates them. Each is in the form of its first answer.
 func existing(rec *Recording) map[resourceID]map[string]any {
 	found, created := map[resourceID]map[string]any{}, map[resourceID]bool{}
 	for i := range rec.Exchanges {

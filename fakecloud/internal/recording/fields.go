@@ -20,7 +20,7 @@ var fieldList string
 type class string
 
 // The classes. "id:" is followed by the kind of the resource, or by "?" and the member that says the kind. The value of classText and
-// classPublic is the kind of resource whose id is allowed there, too.
+// classPublic is a kind of resource: its ids are allowed there, too.
 const (
 	classNumber  class = "number"  // a number that says nothing about anyone, or its digits: passes
 	classBool    class = "bool"    // passes
@@ -109,7 +109,7 @@ var allFields = sync.OnceValue(func() *fields {
 	return all
 })
 
-// errorFields are the fields of an error, which all operations share.
+// errorFields are the fields of an error, common to all operations.
 const errorFields = `response	error.code	code	
 response	error.message	message	
 response	error.details.fields.*.name	field	

@@ -157,7 +157,7 @@ var (
 		`\.image\.(name|description|os_flavor|os_version)$`)
 )
 
-// classOf returns the class of a field. What no rule knows is a text, which gets a pseudonym.
+// classOf returns the class of a field. Without a rule, the field is a text and gets a pseudonym.
 func classOf(part, path string, schema contract.Schema) classed {
 	kind := fmt.Sprint(schema["type"])
 	isText, isNumber := strings.Contains(kind, "string"), strings.Contains(kind, "integer") || strings.Contains(kind, "number")
@@ -214,7 +214,7 @@ func list(v any) []any {
 	return all
 }
 
-// TestSecretFieldsAreSecret looks for fields whose names speak of secrets.
+// TestSecretFieldsAreSecret looks for fields with names that speak of secrets.
 func TestSecretFieldsAreSecret(t *testing.T) {
 	suspicious := regexp.MustCompile(`(password|secret|token|private_key|public_key|user_data|tsig_key|credential|wss|zonefile)$`)
 	found := 0

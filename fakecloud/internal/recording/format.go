@@ -46,7 +46,7 @@ type Header struct {
 
 // Exchange is a request and its answer, without what is private.
 type Exchange struct {
-	// Seq counts the requests in the order in which they began, from 1. Lines have the order in which the answers ended.
+	// Seq counts the requests as they begin, from 1. Lines are in the order of the answers' ends.
 	Seq int `json:"seq"`
 	// At and End are when the request began and when its answer ended, in milliseconds since the first request.
 	At  int64 `json:"at_ms"`
@@ -57,7 +57,7 @@ type Exchange struct {
 	Path           string              `json:"path"`
 	Query          map[string][]string `json:"query,omitempty"`
 	RequestHeaders map[string]string   `json:"request_headers,omitempty"`
-	// Request is the body; absent if there was none.
+	// Request is the body; absent for a request without one.
 	Request json.RawMessage `json:"request,omitempty"`
 
 	// Status is 0 if no answer came.
@@ -69,13 +69,13 @@ type Exchange struct {
 // Recording is a recording that was read.
 type Recording struct {
 	Header
-	// Exchanges are in the order in which the requests began.
+	// Exchanges are in the order of the requests' beginnings.
 	Exchanges []Exchange
 	// CutOff is set if the last line is not complete: the recorder was killed while it wrote. That line is left out.
 	CutOff bool
 }
 
-// ErrDamaged is wrapped by the errors of [Read] about what is in the file.
+// ErrDamaged is wrapped by the errors of [Read] about the contents of the file.
 var ErrDamaged = errors.New("the recording is damaged")
 
 // Read reads a recording. An error about a line has its number and wraps [ErrDamaged]. A recording that ends in the middle of a

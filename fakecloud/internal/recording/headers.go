@@ -39,7 +39,7 @@ func (r *Redactor) requestHeaders(h http.Header) map[string]string {
 	return out
 }
 
-// countedHeaders are the headers of an answer of which only the presence is told.
+// countedHeaders are headers of an answer that are recorded by their presence only.
 var countedHeaders = []string{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", "Retry-After", "X-Correlation-Id", "Location"}
 
 // responseHeaders returns what of an answer's headers passes.

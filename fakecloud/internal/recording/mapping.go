@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// mapping relates the recording's pseudonyms to what the simulation calls the same things. Names, labels and other texts need none:
-// the simulation gets the pseudonyms.
+// mapping translates the recording's pseudonyms into the simulation's ids, addresses and fingerprints. Names, labels and other texts need
+// no translation: the simulation gets the pseudonyms.
 type mapping struct {
 	ids   map[resourceID]int64          // of the simulation, by those of the recording
 	back  map[resourceID]resourceID     // the other way

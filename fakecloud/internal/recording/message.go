@@ -24,7 +24,7 @@ var fixedSegments = sync.OnceValue(func() map[string]bool {
 	return all
 })
 
-// longWord is the length from which a word of a message is more likely a key.
+// longWord is the length of a word that is more likely a key than a word of the message.
 const longWord = 40
 
 var (

@@ -50,8 +50,8 @@ const (
 	stepID  = 64
 )
 
-// learn gives ids their pseudonyms, in the same order. All ids of an exchange come at once. If there is no room between two
-// neighbours any more, the new one comes last.
+// learn gives ids their pseudonyms, in the same order. All ids of an exchange come at once. If the pseudonyms of two neighbours leave no
+// room, the new one comes last.
 func (p *pseudonyms) learn(ids []int64) {
 	slices.Sort(ids)
 	ids = slices.DeleteFunc(slices.Compact(ids), func(id int64) bool { return id <= 0 || p.ids[id] != 0 })

@@ -51,7 +51,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Create makes a folder, unless it exists, and the file [FileName] in it, which only its owner may read. An existing recording is an error.
+// Create makes a folder if necessary, and the file [FileName] in it. Only its owner may read the file. An existing recording is an error.
 func Create(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func NewRecorder(out io.WriteCloser, o Options) (*Recorder, error) {
 
 // ServeHTTP implements http.Handler. Only paths below /v1 are passed on.
 func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	// A web page whose name was rebound to a loopback address must not use the API.
+	// A web page must not use the API by binding its name to a loopback address.
 	if onLoopback, ok := api.HostAllowed(req, nil); onLoopback && !ok {
 		http.Error(w, "fakecloud record: "+api.HostRefused(req), http.StatusForbidden)
 		return
@@ -117,7 +117,7 @@ func (r *Recorder) unreachable(w http.ResponseWriter, _ *http.Request, err error
 	w.WriteHeader(http.StatusBadGateway)
 }
 
-// startKey is the key of what begin returns.
+// startKey is the key of a start in a request's context.
 type startKey struct{}
 
 // start is when a request began, and its path.
@@ -187,7 +187,7 @@ func readAll(body io.ReadCloser) ([]byte, error) {
 	return all, err
 }
 
-// record writes an exchange that has ended.
+// record writes an exchange at its end.
 func (r *Recorder) record(begun start, m *Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -254,7 +254,7 @@ func (r *Redactor) series(v any) any {
 	return marker(v)
 }
 
-// publicKinds are the kinds of resources of the catalogue whose ids are public.
+// publicKinds are the kinds of resources of the catalogue with public ids.
 var publicKinds = map[string]bool{"location": true, "datacenter": true, "server_type": true, "load_balancer_type": true, "iso": true}
 
 // id returns the pseudonym of an id.
@@ -327,7 +327,7 @@ func (r *Redactor) passes(f *field, s string, siblings map[string]any, answer bo
 	case classEnum:
 		return f.values[s]
 	case classPublic:
-		// An image's name and description are those of the catalogue, unless a user has made the image.
+		// An image's name and description are those of the catalogue, unless a user made the image.
 		if kind, _ := siblings["type"].(string); answer && kind != "snapshot" && kind != "backup" && kind != "private" {
 			return true
 		}
@@ -437,7 +437,7 @@ func (r *Redactor) path(method, path string) string {
 	return "/" + strings.Join(segments, "/")
 }
 
-// catalogueLists are the lists whose entries have public names.
+// catalogueLists are the lists of entries with public names.
 var catalogueLists = map[string]bool{
 	"server_types": true, "load_balancer_types": true, "locations": true, "datacenters": true, "isos": true, "images": true,
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// private are values that must not pass, by what they are. All are long enough not to be found by chance.
+// private are values that must not pass, by their meaning. All are too long to appear by chance.
 var private = map[string]string{
 	"token": "tokentokentokentokentokentokentokentokentokentokentokentoken1234", "server name": "acme-frontend",
 	"user data": "hunter2-user-data",

@@ -43,7 +43,7 @@ const (
 	DiffAction     = "action"
 )
 
-// Difference is one place in which an answer of the simulation is not as recorded.
+// Difference is one place where an answer of the simulation differs from the recording.
 type Difference struct {
 	Seq       int    `json:"seq"`
 	Method    string `json:"method"`

@@ -49,10 +49,10 @@ type player struct {
 	pattern   string
 }
 
-// Verify replays a recording against a new simulated cloud, whose clock is stepped to the time of each request. It returns what
-// differs. Compared are the status, the error code, which fields there are and their JSON types, null, enumerations, references to
-// other resources, the order of lists, headers, and how actions end. Not compared are texts, numbers and times, how long actions
-// take, and the traffic of load balancers with the health of their targets.
+// Verify replays a recording against a new simulated cloud. It steps the cloud's clock to the time of each request. It returns the
+// differences. It compares the status, the error code, the set of fields and their JSON types, null, enumerations, references to other
+// resources, the order of lists, headers, and how actions end. It does not compare texts, numbers and times, how long actions take, and the
+// traffic of load balancers with the health of their targets.
 func Verify(ctx context.Context, rec *Recording) (*Report, error) {
 	start := rec.Started
 	o := fakecloud.Options{Clock: simclock.NewAt(start, 0), Actions: "realistic", RandomSeed: 1}
@@ -92,8 +92,8 @@ func Verify(ctx context.Context, rec *Recording) (*Report, error) {
 	return p.report, nil
 }
 
-// order returns the exchanges in the order in which they are replayed: that of their beginnings. Of requests that overlapped and that
-// created resources or actions of the same kind, the one whose id is less comes first.
+// order returns the exchanges in the order of the replay: that of their beginnings. Of overlapping requests that created resources or
+// actions of the same kind, the one with the lower id comes first.
 func order(rec *Recording) []*Exchange {
 	var all []*Exchange
 	created := map[*Exchange]resourceID{}
@@ -263,7 +263,7 @@ func (p *player) send(ctx context.Context, method, path, authorization, contentT
 	return &answer{resp.StatusCode, resp.Header, text}, errors.Join(err, resp.Body.Close())
 }
 
-// stepTo steps the clock to the time of a request, and beyond it until those actions have ended that it shows as ended.
+// stepTo steps the clock to the time of a request, and beyond it until all actions end that its answer shows as finished.
 func (p *player) stepTo(ctx context.Context, e *Exchange) error {
 	now, err := p.cloud.Now(ctx)
 	if err != nil {

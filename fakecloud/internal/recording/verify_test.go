@@ -236,7 +236,7 @@ func TestResourcesFromBeforeTheRecordingAreMade(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotRecordedDoesNotDiffer has a read-only token, another rate limit, and actions whose duration the recording does not show.
+// TestWhatIsNotRecordedDoesNotDiffer has a read-only token, another rate limit, and actions that end outside of the recording.
 func TestWhatIsNotRecordedDoesNotDiffer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, func(o *fakecloud.Options) { o.Actions, o.RateLimit = "10ms", 0 })

@@ -36,7 +36,7 @@ type world struct {
 	wrong  wrong
 }
 
-// wrong changes an answer of the cloud before it is recorded. It gets the body decoded, and nil if there is none.
+// wrong changes an answer of the cloud before it is recorded. It gets the body decoded, or nil without a body.
 type wrong func(r *http.Request, a *wrongAnswer)
 
 type wrongAnswer struct {
@@ -155,7 +155,7 @@ func (w *world) idOf(answer object, name string) string {
 	return string(encode(int64(id)))
 }
 
-// await reads an action until it has ended, as clients do.
+// await reads an action until it ends, as clients do.
 func (w *world) await(answer object) {
 	w.Helper()
 	path := "/actions/" + w.idOf(answer, "action")

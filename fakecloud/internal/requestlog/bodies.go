@@ -26,7 +26,7 @@ type Details struct {
 	seq uint64
 }
 
-// Remove replaces a text, which is a secret, in the bodies.
+// Remove replaces a secret in the bodies.
 func (d *Details) Remove(secret string) {
 	for _, body := range []*[]byte{&d.Request, &d.Response} {
 		if bytes.Contains(*body, []byte(secret)) {
@@ -57,8 +57,8 @@ func (d *details) add(e *journal.Entry, of *Details) {
 	d.observe(e, of.Took)
 }
 
-// Bodies returns an entry with the bodies of its request and its answer, without secrets. kept is false if the bodies are not kept any
-// more. The error is ErrNotFound if there is no such entry.
+// Bodies returns an entry with the bodies of its request and its answer, without secrets. kept is false if the log does not keep the bodies
+// any more. The error is ErrNotFound if the entry does not exist.
 func (j *Log) Bodies(seq uint64) (e journal.Entry, request, response string, kept bool, err error) {
 	j.init()
 	found := (*journal.Entry)(nil)

@@ -23,8 +23,8 @@
 // the resource. `actions` are requests that follow: the name of an action of the resource, and its body.
 //
 // The sections are created in the order of their dependencies, not in their order in the file. The items of a section are
-// created in their order in the file. A file may have several documents. Each may name its `project`, which is created if
-// it does not exist. The default is the project "default".
+// created in their order in the file. A file may have several documents. Each may name its `project`. A project that does not
+// exist is created. The default is the project "default".
 package seed
 
 import (
@@ -284,12 +284,12 @@ func (it *item) errorf(n *yaml.Node, format string, args ...any) error {
 	return at(it.file, n, "%s[%d]%s: %w", it.section, it.index, name, fmt.Errorf(format, args...))
 }
 
-// Target is the API in which a document's resources are created.
+// Target is the API that a document's resources are created with.
 type Target struct {
 	// Do sends a request to the API, in the document's project, and returns status
 	// and body.
 	Do func(ctx context.Context, method, path string, body []byte) (int, []byte, error)
-	// Await waits until the actions have ended. If one failed, it returns an error that says why.
+	// Await waits until the actions end. If one fails, it returns an error with the reason.
 	Await func(ctx context.Context, actions []int64) error
 }
 

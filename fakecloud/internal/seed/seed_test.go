@@ -11,7 +11,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 )
 
-// recorder is an API in which some resources exist. It accepts every request.
+// recorder is an API with some existing resources. It accepts every request.
 type recorder struct {
 	names    map[string]int64 // "servers web-1" → id
 	requests []string

@@ -39,8 +39,7 @@ type Clock struct {
 
 var _ clock.WithTickerAndDelayedExecution = (*Clock)(nil)
 
-// rate converts the machine's time to the clock's: at the machine's time `real`, the clock showed `sim`, and
-// since then it has run at `speed`.
+// rate converts the machine's time to the clock's: the clock showed `sim` at the machine's time `real`, and runs at `speed` since then.
 type rate struct {
 	real  time.Time // with a monotonic reading
 	sim   time.Time // without
@@ -78,7 +77,7 @@ func NewAt(start time.Time, speed float64) *Clock {
 	return c
 }
 
-// Fork returns a clock of its own that shows the same time and runs at the same speed.
+// Fork returns another clock that shows the same time and runs at the same speed.
 func (c *Clock) Fork() *Clock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,8 +121,7 @@ func (c *Clock) CheckStep(d time.Duration) error {
 	return nil
 }
 
-// Set makes the clock show a time, which may be an earlier one. It fires nothing: timers and tickers keep the time that they have yet
-// to wait.
+// Set makes the clock show a time, even an earlier one. It fires nothing: timers and tickers wait as long as before.
 func (c *Clock) Set(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +215,7 @@ func (c *Clock) wake() {
 // NewTimer returns a timer that fires when d has passed on the clock.
 func (c *Clock) NewTimer(d time.Duration) clock.Timer { return c.start(d, 0, nil) }
 
-// AfterFunc calls f in a goroutine of its own when d has passed on the clock.
+// AfterFunc calls f in a new goroutine when d has passed on the clock.
 func (c *Clock) AfterFunc(d time.Duration, f func()) clock.Timer { return c.start(d, 0, f) }
 
 // NewTicker returns a ticker. Like time.NewTicker it panics if d is not positive.

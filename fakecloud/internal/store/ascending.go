@@ -18,11 +18,10 @@ func NewTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true, Degree: treeDegree})
 }
 
-// copying serializes CopyTree: a copy writes to the tree that it is made of, which two clouds may share.
+// copying serializes CopyTree: a copy writes to the original tree, and two clouds may share that.
 var copying sync.Mutex
 
-// CopyTree returns a copy of a tree, which may be changed. This is O(1): nodes are copied when they change. The tree itself may
-// not be changed any more.
+// CopyTree returns a copy of a tree. Only the copy may be changed from now on. CopyTree is O(1): nodes are copied when they change.
 func CopyTree[T any](t *btree.BTreeG[T]) *btree.BTreeG[T] {
 	copying.Lock()
 	defer copying.Unlock()
@@ -33,11 +32,11 @@ func CopyTree[T any](t *btree.BTreeG[T]) *btree.BTreeG[T] {
 // copies all.
 const maxNewest = 32
 
-// Ascending is an ordered set to which mostly larger items than all others are added, such as new ids. These stay in a slice
-// at first: to append one copies nothing, while to add one to the tree copies a node of each level.
+// Ascending is an ordered set for items that are mostly larger than all others when they are added, such as new ids. These stay in a slice
+// at first: appending one copies nothing, while adding one to the tree copies a node of each level.
 //
-// A copy of the struct is a version of the set. Versions share what they have in common. A version may be changed only after a
-// call of Share when others may read it. Several versions may be made of one, also at the same time.
+// A copy of the struct is a version of the set. Versions share their common items. If others may read a version, it may be changed only
+// after a call of Share. Several copies of one version may be changed, even at the same time.
 type Ascending[T any] struct {
 	tree   *btree.BTreeG[T]
 	newest []T // larger than all items of the tree, in order
@@ -90,7 +89,7 @@ func (s *Ascending[T]) GetAt(i int) (item T, ok bool) {
 	return s.newest[i], true
 }
 
-// Items returns all items in order, in a slice of their own.
+// Items returns all items in order, in a new slice.
 func (s *Ascending[T]) Items() []T { return append(s.tree.Items(), s.newest...) }
 
 // Scan yields all items in order.
@@ -173,7 +172,7 @@ func (s *Ascending[T]) Delete(key T) {
 	}
 }
 
-// own returns the tree, which it copies if another version has it, too. This is O(1): nodes are copied when they change.
+// own returns a tree that no other version has. It copies a shared tree. This is O(1): nodes are copied when they change.
 func (s *Ascending[T]) own() *btree.BTreeG[T] {
 	if !s.ownsTree {
 		s.tree, s.ownsTree = CopyTree(s.tree), true

@@ -2,8 +2,8 @@ package store
 
 import "testing"
 
-// A log has one record per resource, with the values before its first change and after its last one, whether it has few changes or
-// many, and also when it is used again.
+// A log has one record per resource, with the values before its first change and after its last one, whether it has few changes or many,
+// and even if it is used again.
 func TestALogHasOneRecordPerResource(t *testing.T) {
 	t.Parallel()
 	var log ChangeLog

@@ -12,7 +12,7 @@ type labelled struct {
 	ids   *IDSet
 }
 
-// IDSet is a set of ids, which does not change. nil is an empty one.
+// IDSet is an immutable set of ids. nil is an empty one.
 type IDSet struct{ set Ascending[int64] }
 
 // Has reports whether the set has an id.
@@ -41,7 +41,7 @@ func (s *IDSet) With(id int64, in bool) *IDSet {
 	return &c
 }
 
-// Items returns the ids in ascending order, in a slice of their own.
+// Items returns the ids in ascending order, in a new slice.
 func (s *IDSet) Items() []int64 {
 	if s == nil {
 		return nil
@@ -49,7 +49,7 @@ func (s *IDSet) Items() []int64 {
 	return s.set.Items()
 }
 
-// LabelIndex finds the ids of what has a label. A copy of the struct is a version: see [Ascending].
+// LabelIndex finds ids by label. A copy of the struct is a version: see [Ascending].
 type LabelIndex struct{ labels Ascending[labelled] }
 
 // NewLabelIndex returns an empty index.
@@ -96,7 +96,7 @@ type Candidates struct {
 // the selector requires no label: it may select every resource.
 func (t *Table[T]) Candidates(s Selector) (Candidates, bool) { return t.labels.Candidates(s) }
 
-// Candidates is [Table.Candidates] for what the index has.
+// Candidates is [Table.Candidates] for the index's ids.
 func (x *LabelIndex) Candidates(s Selector) (best Candidates, ok bool) {
 	for _, r := range s.requirements {
 		if r.op != opIn && r.op != opExists {

@@ -146,7 +146,7 @@ func (s Selector) Terms() []string {
 	return []string{""}
 }
 
-// LabelTerms returns the terms whose selectors may match the labels.
+// LabelTerms returns the terms of selectors that may match the labels.
 func LabelTerms(labels map[string]string) []string {
 	terms := make([]string, 1, 1+2*len(labels))
 	for k, v := range labels {

@@ -48,9 +48,9 @@ type encoded struct {
 	bytes []byte
 }
 
-// Encoded returns the entry's encoded form. It calls encode once for this version of the resource and for with, or a few times if the
-// first readers race. The result is shared and must not be changed. with is a pointer to what else the form depends on,
-// which never changes.
+// Encoded returns the entry's encoded form. It calls encode once for this version of the resource and for with, or a few times if the first
+// readers race. The result is shared and must not be changed. with is a pointer to an immutable value that the form depends on, besides the
+// resource.
 func (e *Entry[T]) Encoded(with any, encode func(T) []byte) []byte {
 	if kept := e.Kept(with); kept != nil {
 		return kept
@@ -88,7 +88,7 @@ type version[T Object[T]] struct {
 	pages  *pageCache
 }
 
-// NewTable returns an empty table, which is published.
+// NewTable returns an empty, published table.
 func NewTable[T Object[T]](kind Kind) Table[T] {
 	return Table[T]{version: &version[T]{
 		kind: kind,
@@ -111,8 +111,8 @@ func NewNamelessTable[T Object[T]](kind Kind) Table[T] {
 	return t
 }
 
-// nameEntry is the id of a resource with a name, which may be empty. It never changes. The index has pointers to such entries,
-// because it copies nodes.
+// nameEntry is the id of a resource with a name, perhaps an empty one. It never changes. The index has pointers to such entries, because it
+// copies nodes.
 type nameEntry struct {
 	name string
 	id   int64
@@ -320,7 +320,7 @@ func (t *Table[T]) Replace(old *Entry[T], v T) {
 	t.rename(m.ID, before.Header(), m)
 	t.labels.Relabel(m.ID, before.Header().Labels, m.Labels)
 	if t.log.has(m.ID) {
-		// This transaction has made the entry, so that no reader has it yet.
+		// This transaction made the entry: readers do not have it yet.
 		old.Value = v
 	} else {
 		t.ids.Set(&Entry[T]{Value: v, id: m.ID})
@@ -376,7 +376,7 @@ func (t *Table[T]) rename(id int64, before, after *Meta) {
 	}
 }
 
-// own begins a write. It gives the transaction its own version, which shares what does not change.
+// own begins a write. It gives the transaction a version that shares the unchanged parts.
 func (t *Table[T]) own() {
 	if t.log == nil {
 		panic("store: write to a published table of " + string(t.kind))
@@ -395,7 +395,7 @@ func (t *Table[T]) own() {
 // Init makes the table an empty one.
 func (t *Table[T]) Init(kind Kind) { *t = NewTable[T](kind) }
 
-// Begin permits changes, which log records. The table that this one is a copy of does not change with it.
+// Begin permits changes. The log records them. The original of this copy does not change with it.
 func (t *Table[T]) Begin(log *ChangeLog) { t.log, t.owned = log, false }
 
 // Publish ends the changes.

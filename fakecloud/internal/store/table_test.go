@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// row is a resource with no fields of its own.
+// row is a resource without fields.
 type row struct{ Meta }
 
 func (r *row) Clone() *row {

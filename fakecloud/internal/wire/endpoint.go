@@ -8,7 +8,7 @@ type LoadBalancerEndpoint struct {
 	// Address is the address and port in the cloud. Local is the address and port on this machine, or "".
 	Address string `json:"address"`
 	Local   string `json:"local"`
-	// Error says why Local is missing or has another port, and what to do.
+	// Error explains why Local is missing or has another port, and says how to change that.
 	Error string `json:"error,omitempty"`
 }
 
