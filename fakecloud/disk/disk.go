@@ -31,8 +31,8 @@ const File = "fakecloud.db"
 
 // Options of a disk. The zero value works.
 type Options struct {
-	// Sync waits with each answer until the machine has written the changes to the medium, so that they survive the failure of the
-	// machine, too, and not only of the process. It costs a few milliseconds for each group of requests that come at the same time.
+	// Sync delays each answer until its changes are on the medium. They then survive a failure of the machine; without Sync, they survive
+	// only the end of the process. It costs a few milliseconds for each group of requests that come at the same time.
 	Sync bool
 }
 
@@ -42,7 +42,7 @@ const lockTimeout = time.Second
 // The buckets of the file: what the cloud saves, and the total of it.
 var entries, totals = []byte("entries"), []byte("total")
 
-// Open opens the directory of a cloud, which it makes if it does not exist. The result is for [fakecloud.Options]: the cloud closes it.
+// Open opens the directory of a cloud. It makes the directory if necessary. The result is for [fakecloud.Options]: the cloud closes it.
 // Errors: the directory cannot be written, another process uses it, or its file is damaged.
 func Open(dir string, o Options) (fakecloud.Disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -52,7 +52,8 @@ func Open(dir string, o Options) (fakecloud.Disk, error) {
 	d := &disk{path: path}
 	err := d.guard(func() (err error) {
 		d.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-			// To search for free pages, bbolt would read all in a goroutine of its own, whose panic about a damaged one cannot be caught.
+			// Without the list of free pages, bbolt would read all pages in another goroutine. It panics about a damaged page, and nothing
+			// could catch that.
 			Timeout: lockTimeout, NoSync: !o.Sync, NoFreelistSync: false, FreelistType: bbolt.FreelistMapType,
 		})
 		if err != nil {
@@ -85,7 +86,7 @@ type disk struct {
 
 var errDamage = errors.New("is damaged")
 
-// errDamaged is the error for a file that is not as a cloud has left it.
+// errDamaged is the error about a damaged file.
 func (d *disk) errDamaged(cause any) error {
 	if err, ok := cause.(error); ok && errors.Is(err, errDamage) {
 		return err
@@ -173,7 +174,7 @@ func (t *total) remove(value []byte) {
 	}
 }
 
-// loadTotal returns the total that was saved; zero if there is none or if it is damaged.
+// loadTotal returns the saved total. It returns zero if the total is missing or damaged.
 func loadTotal(tx *bbolt.Tx) (t total) {
 	_, _ = binary.Decode(tx.Bucket(totals).Get(totals), binary.BigEndian, &t)
 	return t

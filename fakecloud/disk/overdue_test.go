@@ -10,7 +10,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/disk"
 )
 
-// TestWhatBecameDueWhileOffIsDoneAtTheStart shows that the first answer after a restart shows no server whose deletion had been due.
+// TestWhatBecameDueWhileOffIsDoneAtTheStart shows that the first answer after a restart omits a server that became due for deletion
+// meanwhile.
 func TestWhatBecameDueWhileOffIsDoneAtTheStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,8 +17,8 @@ import (
 // shown is how many requests a failed test logs.
 const shown = 50
 
-// New returns an empty cloud with the default options, whose API listens on a free port of 127.0.0.1: Cloud.Endpoint and Cloud.Token
-// are for the client. The cloud is closed at the end of the test. If the test has failed, its latest requests are in the test's log.
+// New returns an empty cloud with the default options. Its API listens on a free port of 127.0.0.1: a client takes Cloud.Endpoint and
+// Cloud.Token. The end of the test closes the cloud. If the test failed, the cloud's latest requests are in the test's log.
 func New(tb testing.TB) *fakecloud.Cloud {
 	tb.Helper()
 	return NewWith(tb, fakecloud.Options{})

@@ -1,4 +1,4 @@
-// Package gomegacloud has Gomega matchers for a simulated cloud and what it has:
+// Package gomegacloud has Gomega matchers for a simulated cloud and its resources:
 //
 //	Eventually(ctx, gomegacloud.LoadBalancer(client, "web")).Should(gomegacloud.BeHealthy())
 //	Expect(cloud).To(gomegacloud.HaveRequested("create_load_balancer", 1))
@@ -82,8 +82,8 @@ func (m *requests) describe(message string) string {
 	return text.String()
 }
 
-// HaveStatus succeeds if the field Status of what hcloud-go returns, such as a *hcloud.Server, is the given one: a constant of
-// hcloud-go, a string, or a matcher.
+// HaveStatus succeeds if the field Status of a value from hcloud-go, such as a *hcloud.Server, is the given one: a constant of hcloud-go, a
+// string, or a matcher.
 func HaveStatus(status any) types.GomegaMatcher {
 	if _, ok := status.(types.GomegaMatcher); !ok {
 		status = gomega.BeEquivalentTo(status)

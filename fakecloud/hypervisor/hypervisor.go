@@ -7,8 +7,8 @@
 // themselves.
 //
 // A program attaches with the method AttachHypervisor: of a fakecloud.Cloud in the same process, or of a
-// remote.Client, over the control API. Both return a [Session]. Both also have the method ReportServerUsage, by which a
-// hypervisor, or another program, says what a server uses: see [Usage].
+// remote.Client, over the control API. Both return a [Session]. With the method ReportServerUsage of both, a
+// hypervisor, or another program, reports the usage of a server: see [Usage].
 package hypervisor
 
 import (
@@ -24,17 +24,16 @@ type Options struct {
 	// Name identifies the hypervisor: 1 to 63 of the characters a-z A-Z 0-9 . _ -. A hypervisor that attaches under
 	// the name of another one replaces it and gets all its tasks.
 	Name string `json:"name"`
-	// Project is the id of the project whose servers the hypervisor gets. 0 means all projects.
+	// Project is the id of the project with the servers that the hypervisor runs. 0 means all projects.
 	Project int64 `json:"project,omitempty"`
 	// Selector is a label selector for the servers. "" means all servers. The cloud applies it whenever an action
 	// starts, so that a change of labels moves a server from one hypervisor to another.
 	Selector string `json:"selector,omitempty"`
-	// TaskTimeout is the time, on the cloud's clock, after which the action of an unfinished task fails with the code
-	// timeout. Default: DefaultTaskTimeout.
+	// TaskTimeout is how long a task may take, on the cloud's clock. Then its action fails with the code timeout. Default:
+	// DefaultTaskTimeout.
 	TaskTimeout time.Duration `json:"-"`
-	// Grace is the time, on the cloud's clock, after which a suspended hypervisor is detached: the actions of its tasks
-	// fail. A task that Next never returned waits until its deadline for another hypervisor that has the server.
-	// Default: DefaultGrace.
+	// Grace is how long a hypervisor may be suspended, on the cloud's clock. Then it is detached: the actions of its tasks fail. A task
+	// that Next never returned waits until its deadline for another hypervisor that has the server. Default: DefaultGrace.
 	Grace time.Duration `json:"-"`
 	// Ping is the longest silence of the cloud on a connection over the control API, in the machine's time. After
 	// three times as long the connection counts as lost. Default: 5 seconds.
@@ -61,7 +60,7 @@ type Guest struct {
 	Cores        int               `json:"cores"`
 	MemoryGB     float64           `json:"memory_gb"`
 	DiskGB       int               `json:"disk_gb"`
-	// Image is the image's name, or the description of a snapshot or backup, which have no name.
+	// Image is the image's name. Snapshots and backups have no name: it is their description.
 	Image string `json:"image"`
 	// ImageID is 0 if the image was deleted.
 	ImageID int64 `json:"image_id"`
@@ -99,8 +98,8 @@ const (
 	CommandRebuild    = "rebuild_server"
 	CommandChangeType = "change_server_type"
 	CommandDelete     = "delete_server"
-	// CommandAttach is for a server that is on: it gets an interface in one more network. While it is off there is no
-	// task, nor is there one for an interface that is removed: each task describes all networks that the server has then.
+	// CommandAttach is for a server that is on: it gets an interface in one more network. Attaching a server that is off makes no task, and
+	// neither does removing an interface: the next task describes all networks of the server.
 	CommandAttach = "attach_to_network"
 	// CommandForget removes the guest of a server that a reset of the cloud removed. No action waits for it.
 	CommandForget = "forget_server"
@@ -135,7 +134,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code
 var (
 	// ErrReplaced means that another hypervisor has attached under the same name.
 	ErrReplaced = errors.New("another hypervisor has attached under this name")
-	// ErrDetached means that the session has ended.
+	// ErrDetached means that the session is over.
 	ErrDetached = errors.New("the hypervisor is detached")
 	// ErrClosed means that the cloud is closed.
 	ErrClosed = errors.New("the cloud is closed")
