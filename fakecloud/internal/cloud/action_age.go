@@ -16,7 +16,7 @@ const maxKeepActions = 100 * 365 * 24 * time.Hour
 // forgetBatch is how many actions one transaction forgets at most.
 const forgetBatch = 250
 
-// finishedAction is an action that has ended and is not forgotten.
+// finishedAction is an action that is over but not yet forgotten.
 type finishedAction struct {
 	project int64
 	id      int64

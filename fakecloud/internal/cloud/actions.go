@@ -305,11 +305,11 @@ func (t *ActionTable) Locked(ref Ref) bool {
 
 // ActionSpec describes an action to start.
 type ActionSpec struct {
-	// Command is one of commands, which says what the action locks.
+	// Command is one of commands. It determines the action's locks.
 	Command   string
 	Resources []Ref // not changed afterwards
-	// Locks are further resources that refuse other actions until this one has ended. Call [Tx.RequireUnlocked] first, unless
-	// the action may run while another one locks the resource.
+	// Locks are further resources that refuse other actions until this one ends. Call [Tx.RequireUnlocked] first, unless the action may run
+	// while another one locks the resource.
 	Locks []Ref
 	// After is the id of an action that must succeed first. If that action fails, this one fails, too.
 	// If it is zero, or that action is not running, this one begins now.
@@ -362,8 +362,8 @@ func (o *ActionOutcome) failure() *Error {
 	return &Error{Code: cmp.Or(o.FailCode, ActionFailedCode), Message: cmp.Or(o.FailMessage, "Action failed")}
 }
 
-// Start records an action as running and schedules its end. After the transaction, read the action
-// from the state: the returned one is no longer current.
+// Start records an action as running and schedules its end. After the transaction, read the action from the state: the returned one is then
+// outdated.
 func (tx *Tx) Start(spec ActionSpec) *Action {
 	locks := append(commands[spec.Command].locked(spec.Resources), spec.Locks...)
 	a := &Action{
@@ -399,9 +399,8 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 // hanging is not the id of an action: the actions that follow it wait for ResumeActions.
 const hanging = 0
 
-// ResumeActions ends the hanging actions in the order of their start and returns their number. They
-// end as they would have ended without the fault rule. If a hypervisor has the guest of an action,
-// the action becomes its task.
+// ResumeActions ends the hanging actions in the order of their start and returns their number. They end as they would without the fault
+// rule. If a hypervisor has the guest of an action, the action becomes its task.
 func (c *Cloud) ResumeActions() (n int) {
 	for d := range c.projects.Load().Scan {
 		_, _ = Project{cloud: c, data: d}.update(func(tx *Tx) error {

@@ -60,7 +60,7 @@ func (c *Cloud) setCatalogue(next *Catalogue) {
 	c.broadcast()
 }
 
-// betweenWrites runs fn, which may change what the fields under Cloud.mu say, after the work that is due.
+// betweenWrites runs fn after the due work. fn may change the settings under Cloud.mu.
 func (c *Cloud) betweenWrites(fn func() error) error {
 	if c.stepped {
 		c.Settle()
@@ -78,7 +78,7 @@ func (d *projectData) set(change func(*State)) {
 	d.state.Store(&next)
 }
 
-// TypeOf returns the server's type as the catalogue has it now: it may have changed since the server got it.
+// TypeOf returns the server's type from the current catalogue. The type may differ from the one that the server was created with.
 func (st *State) TypeOf(s *Server) *ServerType {
 	i := slices.IndexFunc(st.Catalogue.ServerTypes, func(t *ServerType) bool { return t.ID == s.Type.ID })
 	if i < 0 {
@@ -221,7 +221,7 @@ func (t *ServerType) remove(l *Location) {
 	t.Prices = slices.DeleteFunc(t.Prices, func(p LocationPrice) bool { return p.Location == l.Name })
 }
 
-// change changes what the offer says of a location in which the type is offered. d is its deprecation; nil if it stays.
+// change changes the offer in a location that has the type already. d is its deprecation; nil if it stays.
 func (t *ServerType) change(l *Location, o catalogue.Offer, d *Deprecation) {
 	in := &t.Locations[slices.IndexFunc(t.Locations, func(in ServerTypeLocation) bool { return in.Location.ID == l.ID })]
 	if o.Available != nil {

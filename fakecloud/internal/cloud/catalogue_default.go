@@ -19,8 +19,8 @@ import (
 //go:embed catalogue/*.yaml
 var catalogueFiles embed.FS
 
-// DefaultCatalogue returns the embedded catalogue, which resembles Hetzner's offer of November 2026.
-// The files in the folder catalogue name their sources, and the data that has none. The result is
+// DefaultCatalogue returns the embedded catalogue. It resembles Hetzner's offer of November 2026.
+// The files in the folder catalogue name their sources, and the data without a source. The result is
 // shared and must not be changed.
 func DefaultCatalogue() *Catalogue { return embeddedCatalogue() }
 

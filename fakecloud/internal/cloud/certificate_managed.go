@@ -9,7 +9,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
 )
 
-// The terms of managed certificates, which are those of Let's Encrypt, and the times of renewal.
+// The terms of managed certificates (those of Let's Encrypt), and the times of renewal.
 const (
 	managedValidity     = 90 * 24 * time.Hour
 	managedBackdating   = time.Hour
@@ -19,8 +19,8 @@ const (
 	maxDomainNameLength = 253
 )
 
-// stagingLabel asks for a certificate of the issuer's staging environment, which the production CCM uses in its tests.
-// Certificates of the two environments may be for the same domains: a choice, the document does not know the label.
+// stagingLabel asks for a certificate of the issuer's staging environment. The production CCM uses it in its tests. Certificates of the two
+// environments may be for the same domains: a choice, the document does not know the label.
 const stagingLabel = "HC-Use-Staging-CA"
 
 // CreateManagedCertificate is the input of POST /certificates for the type managed.
@@ -203,9 +203,9 @@ var issuanceErrors = map[Code]string{
 	"dns_zone_is_secondary_zone":                            "DNS zone is a secondary zone",
 }
 
-// IssuanceFailure reports whether and how the issuance of a certificate for a domain fails. It fails for
-// the domains under "invalid", which do not exist (RFC 2606). The label before "invalid" may name the
-// error code of the API, with dashes. The default is dns_zone_not_found:
+// IssuanceFailure reports whether and how the issuance of a certificate for a domain fails. It fails for the domains under "invalid", since
+// those do not exist (RFC 2606). The label before "invalid" may name the error code of the API, with dashes. The default is
+// dns_zone_not_found:
 //
 //	www.ca-dns-validation-failed.invalid          fails each time
 //	www.once-ca-dns-validation-failed.invalid     fails the first time; a retry succeeds

@@ -11,8 +11,8 @@ import (
 // managedIssuer is the name of the authority of managed certificates in CAA records. The API document names Let's Encrypt.
 const managedIssuer = "letsencrypt.org"
 
-// issuanceProblem returns the code of what the project's zones have against a certificate for a domain, or "". A domain without
-// a zone has no problem: the real API has them in Hetzner DNS. CNAME records on the way to CAA records are not followed.
+// issuanceProblem returns the code of the failure if the project's zones prevent a certificate for a domain, else "". A domain without a
+// zone has no problem: the real API has them in Hetzner DNS. CNAME records on the way to CAA records are not followed.
 func (st *State) issuanceProblem(domain string) Code {
 	name, wildcard := strings.CutPrefix(domain, "*.")
 	z, ok := st.zoneOf(name)

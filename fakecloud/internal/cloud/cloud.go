@@ -31,9 +31,9 @@ type Options struct {
 	KeepActions time.Duration
 	// Limits of each project. Default: none.
 	Limits Limits
-	// PublicIPv4 and PublicIPv6 are the pools that public addresses are taken from: single
-	// addresses, and networks of 64 bits. Defaults: 198.18.0.0/15 (set aside for benchmarks by RFC 2544)
-	// and 2001:db8::/32 (for documentation by RFC 3849), which exist nowhere on the internet.
+	// PublicIPv4 and PublicIPv6 are the pools that public addresses are taken from: single addresses, and networks of 64 bits. Defaults:
+	// 198.18.0.0/15 (set aside for benchmarks by RFC 2544) and 2001:db8::/32 (for documentation by RFC 3849). Nobody on the internet has
+	// these addresses.
 	PublicIPv4 netip.Prefix
 	PublicIPv6 netip.Prefix
 	// LoadBalancerIPv4, if set, is the pool for load balancers' addresses, so that they can be on
@@ -92,7 +92,7 @@ type Cloud struct {
 	// lastLabels are those of the last resource that was made with labels.
 	lastLabels map[string]string
 	events     eventHub
-	// passwords is how many were made. Each is another one, also if nothing else happens in between.
+	// passwords counts the passwords. It makes each one different, even without another change in between.
 	passwords uint64
 	// hypervisors are the attached ones, in the order of attachment.
 	hypervisors []*attachment
@@ -129,8 +129,7 @@ type Cloud struct {
 
 const firstID = 1_000_000 // the catalogue's ids are less
 
-// New returns an empty cloud with one project, "default", whose id is 1. Close it to stop its
-// goroutine.
+// New returns an empty cloud with one project, "default", with the id 1. Close it to stop its goroutine.
 func New(o Options) *Cloud {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -197,9 +196,9 @@ func (c *Cloud) profile() Profile { return *c.durations.Load() }
 
 func (c *Cloud) newID() int64 { return c.lastID.Add(1) }
 
-// View returns the project's current state, for reading only. It does not wait for a write, nor for
-// due work, which the cloud's goroutine runs. Exception: if the clock is neither the machine's nor
-// simclock's, a test may have stepped it, so View runs the due work first.
+// View returns the project's current state, for reading only. It does not wait for a write. It does not wait for due work either: the
+// cloud's goroutine runs that. Exception: if the clock is neither the machine's nor simclock's, a test may have stepped it, so View runs
+// the due work first.
 func (p Project) View() *State {
 	if p.cloud.stepped {
 		p.cloud.Settle()
@@ -227,11 +226,10 @@ func (p Project) Await(ctx context.Context, cond func(*State) bool) error {
 	}
 }
 
-// update runs one write and returns the new state. It reads the clock once. Work that is due at that
-// time runs before fn, but not more than a batch, and not what has become due just now: see beforeWrite. Work that fn
-// makes due at once runs after it. Work that becomes due later waits, so that the returned state contains what fn stored.
-// If fn returns an error, update drops fn's changes and returns the error. If the cloud has a disk, the changes are on it
-// when update returns; if they cannot be saved, an error says so, and no further write begins until they are.
+// update runs one write and returns the new state. It reads the clock once. Work that is due at that time runs before fn, up to a batch and
+// except for the most recent work: see beforeWrite. Work that fn makes due at once runs after it. Work that becomes due later waits, so
+// that the returned state contains fn's changes. If fn returns an error, update drops fn's changes and returns the error. If the cloud has
+// a disk, the changes are on it when update returns; if they cannot be saved, an error says so, and no further write begins until they are.
 func (p Project) update(fn func(*Tx) error) (*State, error) {
 	if p.cloud.stepped {
 		p.cloud.Settle()
@@ -314,8 +312,8 @@ func (c *Cloud) commit(tx *Tx) {
 	c.broadcast()
 }
 
-// record hands on the changes that a transaction has made since the last call: to the disk, and to subscribers as events. continues is
-// whether the transaction makes others.
+// record passes on the changes of a transaction since the last call: to the disk, and to subscribers as events. continues reports whether
+// the transaction makes more changes.
 func (c *Cloud) record(tx *Tx, continues bool) {
 	tx.changed = tx.changed || len(tx.log.Changes) > 0
 	c.events.add(tx, continues)

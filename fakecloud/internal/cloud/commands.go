@@ -15,8 +15,7 @@ type command struct {
 	shows []store.Kind
 	// usual is how long it takes with ProfileRealistic.
 	usual time.Duration
-	// does is its effect in one sentence, follows what begins when it has ended. source is where they are from, if not
-	// from the API document.
+	// does is its effect in one sentence, follows the actions that begin at its end. source is the origin of both, if not the API document.
 	does, follows, source string
 	// effects are the zero values of the types of its effect.
 	effects []effect

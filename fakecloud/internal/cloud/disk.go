@@ -35,8 +35,7 @@ type savedMachine struct {
 	Stopped bool `json:"stopped,omitzero"`
 }
 
-// sections are the kinds of entries in the order in which they are read. Resources are in one of them, and the kinds that are not here
-// are in the last one.
+// sections are the kinds of entries in reading order. Resources share one section. The last section has all other kinds.
 var sections = [...]string{lineCloud, lineMachine, lineType, lineProject, lineToken, sectionResources, lineRRSet, lineScenario, lineTimer,
 	sectionOthers}
 
@@ -121,7 +120,7 @@ func (c *Cloud) ReadDisk(d Disk) (*Snapshot, error) {
 	return l.snapshot, nil
 }
 
-// entryOf is entry for one whose resource may have been decoded.
+// entryOf is entry for a diskEntry that may have a decoded resource.
 func (l *loader) entryOf(e *diskEntry) error {
 	l.tx = l.projects[e.Project]
 	if e.put == nil || l.tx == nil {
@@ -144,7 +143,7 @@ func (e *diskEntry) decode() {
 	}
 }
 
-// readAhead calls yield for the entries of a disk. Other goroutines decode the next ones meanwhile: that is most of what it costs to start
+// readAhead calls yield for the entries of a disk. Other goroutines decode the next ones meanwhile: decoding is most of the cost of a start
 // with a large state.
 func readAhead(d Disk, yield func(*diskEntry) error) error {
 	const size = 256
@@ -197,7 +196,7 @@ func readAhead(d Disk, yield func(*diskEntry) error) error {
 	return cmp.Or(err, readErr)
 }
 
-// pass lets time pass in which neither the cloud nor a hypervisor was there, so that the deadlines of tasks are that much later.
+// pass advances the time by an interruption. Tasks could not proceed during it, so their deadlines move by d.
 func (l *loader) pass(d time.Duration) {
 	if l.snapshot.Time = l.snapshot.Time.Add(d); l.snapshot.Time.After(simclock.Latest) {
 		l.snapshot.Time = simclock.Latest

@@ -16,11 +16,11 @@ const saveOthersEvery = 5 * time.Minute
 // saveAgain is how long after a failure the disk is tried again, in the machine's time.
 const saveAgain = time.Second
 
-// diskSaver saves what changes. Cloud.mu guards its fields, except for the first ones, which do not change.
+// diskSaver saves changes. Cloud.mu guards its fields, except for the first ones: those do not change.
 //
-// A change costs a write to the map of what is to be saved. A goroutine encodes and saves what has come together meanwhile, so that many
-// writes share a transaction of the disk. A write is answered when its changes are saved. What the cloud does by itself is saved in the
-// same order, so that a disk always has the whole cloud as it was at some moment.
+// A change costs a write to the map of unsaved entries. A goroutine encodes and saves the accumulated entries, so that many writes share a
+// transaction of the disk. A write is answered when its changes are saved. The cloud's own changes are saved in the same order, so that a
+// disk always has the whole cloud as it was at some moment.
 type diskSaver struct {
 	cloud *Cloud
 	disk  Disk
@@ -92,7 +92,7 @@ func (s *diskSaver) note(change diskChange) {
 	s.changes = append(s.changes, change)
 }
 
-// removeAll notes that all entries are gone whose keys begin with a prefix.
+// removeAll notes the removal of all entries with a prefix in their keys.
 func (s *diskSaver) removeAll(prefix []byte) {
 	if s != nil {
 		s.begin()
@@ -121,7 +121,7 @@ func (s *diskSaver) begin() {
 	}
 }
 
-// next is the round of what has changed; nil if that was saved.
+// next is the round of the unsaved changes, nil if everything is saved.
 func (s *diskSaver) next() *saveRound {
 	if s == nil {
 		return nil
@@ -209,7 +209,7 @@ func (s *diskSaver) saveExtra(all []entry, kinds ...string) {
 	}
 }
 
-// saveScenarios replaces the scenarios on the disk, with the server types and the fault rules, which they change.
+// saveScenarios replaces the scenarios on the disk, and the server types and fault rules that scenarios change.
 func (c *Cloud) saveScenarios() {
 	if c.saver == nil {
 		return
@@ -222,7 +222,7 @@ func (c *Cloud) saveScenarios() {
 	c.saver.saveExtra(c.extraEntries(LineFault), LineFault)
 }
 
-// Sync returns when all changes so far are saved, with the parts of SaveAlso of these kinds, or all parts if there are none. It does
+// Sync returns when all changes so far are saved, with the parts of SaveAlso of these kinds, or all parts if kinds is empty. It does
 // nothing for a cloud without a disk. Its error says that they could not be saved.
 func (c *Cloud) Sync(kinds ...string) error {
 	if !c.saves() {
@@ -280,7 +280,7 @@ func (s *diskSaver) run() {
 	}
 }
 
-// close waits until run has ended, and closes the disk.
+// close waits for the end of run, and closes the disk.
 func (s *diskSaver) close() {
 	if s == nil {
 		return
@@ -302,7 +302,7 @@ func (s *diskSaver) end() {
 	}
 }
 
-// flush saves what has changed; false if that fails.
+// flush saves the changes. It returns false if that fails.
 func (s *diskSaver) flush() bool {
 	c := s.cloud
 	c.mu.Lock()

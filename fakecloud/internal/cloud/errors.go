@@ -90,8 +90,8 @@ func words(kind store.Kind) string {
 	return strings.ReplaceAll(string(kind), "_", " ")
 }
 
-// ErrNoRoute is 404 not_found for a path that the API does not have. nearest are the operations of the most similar path. The
-// API document says that details are an object whose form depends on the code, and shows no form for this code.
+// ErrNoRoute is 404 not_found for a path that the API does not have. nearest are the operations of the most similar path. The API document
+// says that the form of details depends on the code, and shows no form for this code.
 func ErrNoRoute(nearest ...string) *Error {
 	return &Error{Code: "not_found", Status: 404, Message: "api route not found", Nearest: nearest}
 }

@@ -39,15 +39,14 @@ type Event struct {
 	text *eventText
 }
 
-// eventText is an event's encoded form, which all subscribers share. It is garbage with the event, when the last of them has
-// taken it.
+// eventText is an event's encoded form, shared by all subscribers. It is garbage, like the event, once the last of them takes it.
 type eventText struct {
 	once    sync.Once
 	encoded []byte
 }
 
-// Encoded returns the event's encoded form, which [Cloud.SubscribeEncoded] has made of the state right after the event, or else calls
-// encode once for all subscribers: all must use the same function. The result must not be changed.
+// Encoded returns the event's encoded form. [Cloud.SubscribeEncoded] encodes the state right after the event. Without it, the first call of
+// Encoded calls encode for all subscribers: all must use the same function. The result must not be changed.
 func (e *Event) Encoded(encode func(*Event) []byte) []byte {
 	e.text.once.Do(func() { e.text.encoded = encode(e) })
 	return e.text.encoded
@@ -68,8 +67,8 @@ type eventHub struct {
 	last        *eventBatch // the one that the next events will be in
 }
 
-// eventBatch is what was published at once. Batches are a list that all subscribers share: a subscriber has only a place in it,
-// so that events cost the same for any number of subscribers, and those that all have taken are garbage.
+// eventBatch holds events that are published at once. Batches are a list that all subscribers share: a subscriber has only a place in it,
+// so that events cost the same for any number of subscribers. Batches before the slowest subscriber are garbage.
 type eventBatch struct {
 	events []Event
 	next   *eventBatch
@@ -110,8 +109,8 @@ func (h *eventHub) add(tx *Tx, continues bool) {
 	}
 }
 
-// unseen reports whether nothing that clients see has changed: the resource was created and deleted, or it is an action that still runs,
-// such as one that waited for another and begins.
+// unseen reports whether clients cannot see a change: the resource was created and deleted, or it is an action that still runs, such as one
+// that waited for another and begins.
 func unseen(c *store.Change) bool {
 	if c.Old == nil && c.New == nil {
 		return true
@@ -194,8 +193,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	return events[0], nil
 }
 
-// NextBatch waits for at least one event and returns the next ones, which must not be changed. more reports whether others have
-// happened already.
+// NextBatch waits for at least one event and returns the next ones. They must not be changed. more reports whether more events are waiting.
 func (s *Subscription) NextBatch(ctx context.Context) (events []Event, more bool, err error) {
 	return s.take(ctx, math.MaxInt)
 }
@@ -231,8 +229,8 @@ func (s *Subscription) take(ctx context.Context, n int) (events []Event, more bo
 	}
 }
 
-// poll returns up to n of the events that have happened, all of one batch, and reports whether there are more. If there are none,
-// it returns what to wait for, or nil if there will be none.
+// poll returns up to n of the waiting events, all of one batch, and reports whether more are waiting. Without events, it returns a channel
+// to wait for, or nil after the end of the events.
 func (s *Subscription) poll(n int) (events []Event, more bool, wait <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

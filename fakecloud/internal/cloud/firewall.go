@@ -16,8 +16,8 @@ const (
 	MaxRulesPerFirewall   = 50
 	MaxIPsPerFirewallRule = 100
 	MaxFirewallsPerServer = 5
-	// MaxEffectiveRules applies to one firewall (https://docs.hetzner.com/cloud/firewalls/faq). No source says how they are
-	// counted or what the error is: here, each IP of a rule is an effective rule, and more are invalid_input.
+	// MaxEffectiveRules applies to one firewall (https://docs.hetzner.com/cloud/firewalls/faq). No source says how they are counted, or
+	// gives the error: here, each IP of a rule is an effective rule, and more are invalid_input.
 	MaxEffectiveRules = 500
 	// MaxSelectorsPerFirewall and MaxFirewallSelector are limits of the simulation: the document and the product's pages name
 	// none. They bound what one firewall costs a server. Labels as long as possible still fit into a selector of ten
@@ -28,10 +28,9 @@ const (
 
 // Firewall limits the traffic of the servers that it is applied to, directly or by a label selector.
 //
-// Reproduced: the rules and their limits, the resources and their expansion as labels and public addresses change, the
-// status of the firewall on each server (pending while an action runs), no change while rules are set (conflict), and what
-// load balancers reach ([State.Refusal]). Left out: the rules for outbound traffic, and all packets that no load balancer
-// sends.
+// Reproduced: the rules and their limits, the resources and their expansion as labels and public addresses change, the status of the
+// firewall on each server (pending while an action runs), no change while rules are set (conflict), and the targets that load balancers
+// reach ([State.Refusal]). Left out: the rules for outbound traffic, and all packets that no load balancer sends.
 type Firewall struct {
 	store.Meta
 	// Rules are those that the firewall shows: those for `in` before those for `out`. They are replaced as a whole.
@@ -66,7 +65,7 @@ func (s *Server) filteredBy(firewall int64) bool {
 	return slices.ContainsFunc(s.Firewalls, func(f ServerFirewall) bool { return f.ID == firewall && f.Filters })
 }
 
-// shows reports whether the server shows a firewall, which is applied or pending.
+// shows reports whether the server shows a firewall, be it applied or pending.
 func (s *Server) shows(firewall int64) bool {
 	return slices.ContainsFunc(s.Firewalls, func(f ServerFirewall) bool { return f.ID == firewall })
 }

@@ -13,7 +13,7 @@ func (p Project) onFirewall(id int64, start func(*Tx, *Firewall) ([]int64, error
 	return actions, st, err
 }
 
-// SetFirewallRules replaces the rules. The firewall shows the new ones at once; they are in force when the action has ended. It
+// SetFirewallRules replaces the rules. The firewall shows the new ones at once; they are in force at the end of the action. It
 // starts an action for the rules, and one for each server that has the firewall, as in the API document's example.
 // Errors: not_found, conflict, invalid_input.
 func (p Project) SetFirewallRules(id int64, rules []FirewallRule) ([]int64, *State, error) {
@@ -60,7 +60,7 @@ func (e ruleChange) finish(tx *Tx, change func(*Firewall)) {
 	}
 }
 
-// ApplyFirewall applies a firewall to more resources, each with an action of its own.
+// ApplyFirewall applies a firewall to more resources, with one action for each.
 // Errors: not_found, conflict, invalid_input, firewall_resource_not_found (404), firewall_already_applied,
 // private_net_only_server, resource_limit_exceeded.
 func (p Project) ApplyFirewall(id int64, to []FirewallTarget) ([]int64, *State, error) {
@@ -79,13 +79,13 @@ func (p Project) ApplyFirewall(id int64, to []FirewallTarget) ([]int64, *State, 
 	})
 }
 
-// startApplying starts the action that applies a firewall to a resource, which the firewall has already.
+// startApplying starts the action that applies a firewall to a resource. The firewall must list the resource already.
 func (tx *Tx) startApplying(id int64, t FirewallTarget) int64 {
 	return tx.startOnFirewall("apply_firewall", id, t, true)
 }
 
-// applyToNewServer applies firewalls to a server that is being created, and returns the actions. They begin with its creation,
-// and lock the server until they have ended, so that clients must wait for them as for the other next actions.
+// applyToNewServer applies firewalls to a server that is being created, and returns the actions. They begin with its creation, and lock the
+// server until their end, so that clients must wait for them as for the other next actions.
 func (tx *Tx) applyToNewServer(server int64, firewalls []int64) (actions []int64) {
 	for _, id := range firewalls {
 		t := FirewallTarget{Server: server, pending: true}
@@ -96,10 +96,10 @@ func (tx *Tx) applyToNewServer(server int64, firewalls []int64) (actions []int64
 	return actions
 }
 
-// startSelected starts the action that applies a firewall to a server which one of its label selectors has begun to select. It
-// locks the server (packer-plugin-hcloud pull request 209). That of a new server begins with the creation of the server and
-// usually ends before it, because a client does not know that there is anything else to wait for: released clients attach and
-// delete a server as soon as its creation has ended. If the action fails, the server shows the firewall as pending from then on.
+// startSelected starts the action that applies a firewall to a server that one of its label selectors newly selects. It locks the server
+// (packer-plugin-hcloud pull request 209). For a new server, it begins with the creation of the server and usually ends before it, because
+// a client does not know that it has to wait for this action: released clients attach and delete a server right after its creation. If the
+// action fails, the server shows the firewall as pending from then on.
 func (tx *Tx) startSelected(id int64, server Ref, selector string) {
 	tx.Start(ActionSpec{
 		Command: "apply_firewall", Resources: []Ref{server, {KindFirewall, id}}, Does: selection{id, server.ID, selector},
@@ -166,7 +166,7 @@ func (e targetChange) finish(tx *Tx, stays bool) {
 	tx.refreshFirewall(id, []FirewallTarget{t})
 }
 
-// RemoveFirewall removes a firewall from resources, each with an action of its own.
+// RemoveFirewall removes a firewall from resources, with one action for each.
 // Errors: not_found, conflict, firewall_resource_not_found (404), firewall_managed_by_label_selector,
 // firewall_already_removed.
 func (p Project) RemoveFirewall(id int64, from []FirewallTarget) ([]int64, *State, error) {

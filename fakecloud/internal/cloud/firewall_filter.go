@@ -69,7 +69,7 @@ func inPortRange(port int, ports string) bool {
 	return err == nil && err2 == nil && first <= port && port <= last
 }
 
-// filtering returns the ids of the firewalls whose rules are in force.
+// filtering returns the ids of the firewalls with rules in force.
 func filtering(all []ServerFirewall) []int64 {
 	var ids []int64
 	for _, f := range all {
@@ -80,7 +80,7 @@ func filtering(all []ServerFirewall) []int64 {
 	return ids
 }
 
-// refilterAll is refilter for those of a firewall's servers on which its rules are in force.
+// refilterAll calls refilter for each of the servers that the firewall's rules are in force for.
 func (tx *Tx) refilterAll(servers []int64, firewall int64) {
 	for _, id := range servers {
 		if s, ok := tx.Servers.Get(id); ok && s.filteredBy(firewall) {

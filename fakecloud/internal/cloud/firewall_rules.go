@@ -81,16 +81,15 @@ func (r FirewallRule) check(fail func(field, message string)) {
 	}
 }
 
-// inBeforeOut returns the rules in the order in which the API shows them: those for `in` before those for `out`, each in the
-// order of the request.
+// inBeforeOut returns the rules as the API shows them: those for `in` before those for `out`, each in the order of the request.
 func inBeforeOut(rules []FirewallRule) []FirewallRule {
 	rules = slices.Clone(rules)
 	slices.SortStableFunc(rules, func(a, b FirewallRule) int { return cmp.Compare(a.Direction, b.Direction) })
 	return rules
 }
 
-// isPortRange reports whether s is a port, or two with a dash, the lower one first, or "any", which the API takes and shows for all
-// ports although the document does not say so (terraform-provider-hcloud #335).
+// isPortRange reports whether s is a port, two ports with a dash, the lower one first, or "any". The API takes and shows "any" for all
+// ports, although the document does not say so (terraform-provider-hcloud #335).
 func isPortRange(s string) bool {
 	if s == "any" {
 		return true

@@ -108,7 +108,7 @@ func (tx *Tx) refreshFirewall(id int64, targets []FirewallTarget) {
 	tx.refreshServers(slices.Compact(servers), id)
 }
 
-// serversWith returns the ids of the servers whose labels match a selector.
+// serversWith returns the ids of the servers that a selector matches.
 func (st *State) serversWith(selector *store.Selector) (ids []int64) {
 	if found, ok := st.Servers.Candidates(*selector); ok {
 		for _, id := range found.IDs(0, found.Len()) {
@@ -168,8 +168,8 @@ func (tx *Tx) refreshFirewallsOf(server int64, changed ...int64) {
 	}
 }
 
-// refreshSelected adds the firewalls whose label selectors select a server to those that are applied to it directly. has are the
-// ascending ids of the firewalls that it has had, and of the direct ones.
+// refreshSelected adds the firewalls that select a server by label to now, those that are applied to it directly. has are the ascending ids
+// of the server's firewalls before, and of the direct ones.
 func (tx *Tx) refreshSelected(s *Server, has []int64, now []ServerFirewall) []ServerFirewall {
 	var terms []string
 	if s.hasPublicInterface() {
@@ -200,8 +200,8 @@ func (tx *Tx) refreshSelected(s *Server, has []int64, now []ServerFirewall) []Se
 	}
 }
 
-// refreshSelectors updates what the label selectors of a firewall select of a server. If one of them selects it, it returns what
-// the server shows of the firewall, which is pending until the first of them has applied it.
+// refreshSelectors updates the label selectors of a firewall for a server. If one of them selects it, it returns the firewall as the server
+// shows it: pending until one of the selectors is applied.
 func (tx *Tx) refreshSelectors(f *Firewall, s *Server, selectable bool) (shown ServerFirewall, selected bool) {
 	changed := f // cloned before it is changed
 	pending := true

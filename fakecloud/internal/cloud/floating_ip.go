@@ -16,13 +16,11 @@ const KindFloatingIP store.Kind = "floating_ip"
 // change_dns_ptr).
 const MaxDNSPtrsPerFloatingIP = 100
 
-// FloatingIP is a public address, or an IPv6 network of 64 bits, that can be moved between running
-// servers.
+// FloatingIP is a public address, or an IPv6 network of 64 bits, that can be moved between running servers.
 //
-// Reproduced: the home location, which may differ from the server's; moves from one server to another;
-// protection; reverse DNS with the default of an IPv4; one action at a time (locked). Left out:
-// blocking by an abuse department. Packets follow where this machine is the servers' router: see
-// fakecloud.RouterOptions.
+// Reproduced: the home location (the server's may be another one); moves from one server to another; protection; reverse DNS with the
+// default of an IPv4; one action at a time (locked). Left out: blocking by an abuse department. Packets follow where this machine is the
+// servers' router: see fakecloud.RouterOptions.
 type FloatingIP struct {
 	store.Meta
 	Type        IPType       `json:"type,omitzero"`
@@ -114,8 +112,7 @@ func (tx *Tx) homeOfFloatingIP(in CreateFloatingIP) (*Location, error) {
 	return s.Location, nil
 }
 
-// floatingIPServer returns the server to which a Floating IP is to be assigned. The server may be locked,
-// because only the Floating IP changes.
+// floatingIPServer returns the new server of a Floating IP. The server may be locked, because only the Floating IP changes.
 func (tx *Tx) floatingIPServer(id int64) (*Server, error) {
 	s, ok := tx.Servers.Get(id)
 	if !ok {
@@ -175,8 +172,8 @@ func (tx *Tx) freeFloatingIP(id int64) (*FloatingIP, error) {
 	return f, tx.RequireUnlocked(f.Ref())
 }
 
-// setFloatingIPServer moves a Floating IP to a server, or unassigns it if server is 0. It also updates
-// the servers, which show their Floating IPs.
+// setFloatingIPServer moves a Floating IP to a server, or unassigns it if server is 0. It also updates the servers, since they show their
+// Floating IPs.
 func (tx *Tx) setFloatingIPServer(id, server int64) {
 	f, ok := tx.FloatingIPs.Get(id)
 	if !ok || f.Server == server {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Fork returns a copy of the cloud with a clock of its own, which should show the same time: all projects with what they own,
-// their tokens and limits, the catalogue, scenarios, the actions that run, all other work that is due later, and the reports about traffic
-// and usage. What happens to one of the two does not change the other. The cost depends on the number of projects and on what is
-// due, not on the number of resources.
+// Fork returns a copy of the cloud with the clock clk. That clock should show the same time. The copy has all projects with their
+// resources, tokens and limits, the catalogue, scenarios, the running actions, all other future work, and the reports about traffic and
+// usage. Changes of one of the two clouds do not affect the other. The cost depends on the number of projects and the amount of future
+// work, not on the number of resources.
 //
 // Not copied: subscriptions and hypervisors. An action that waits for a hypervisor waits for one of the copy until its deadline.
 func (c *Cloud) Fork(clk clock.WithTicker) *Cloud {
@@ -54,8 +54,8 @@ func (c *Cloud) copyLocked(clk clock.WithTicker) *Cloud {
 	return f
 }
 
-// findTasks makes the tasks of the hypervisors of the cloud that this one is a copy of, which follow from their deadlines. They are lost:
-// one that attaches gets them.
+// findTasks makes the tasks of the original cloud's hypervisors again, from their deadlines. The tasks are lost until a hypervisor attaches
+// and gets them.
 func (c *Cloud) findTasks() {
 	lost := &attachment{tasks: map[int64]*task{}}
 	for _, j := range c.queue {
@@ -112,7 +112,7 @@ func (c *Cloud) forkProjects(f *Cloud) map[int64]*projectData {
 	return copies
 }
 
-// forkPools copies the pools of public addresses, which may share a part or be the same.
+// forkPools copies the pools of public addresses. The two may share a part or be the same.
 func forkPools(servers, balancers *addressPool) (*addressPool, *addressPool) {
 	s := &addressPool{servers.v4.fork(), servers.v6.fork()}
 	if balancers == servers {

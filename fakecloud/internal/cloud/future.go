@@ -20,8 +20,8 @@ type Due struct {
 	Resources []Ref `json:"resources"`
 }
 
-// Timeline returns what is due later, in the order in which it happens. Actions that wait for another action, for a hypervisor
-// or for [Cloud.ResumeActions] are not in it.
+// Timeline returns the future work, the earliest first. It leaves out actions that wait for another action, for a hypervisor or for
+// [Cloud.ResumeActions].
 func (c *Cloud) Timeline() []Due {
 	c.mu.Lock()
 	c.catchUp()

@@ -95,8 +95,8 @@ func (t *task) describe() (hypervisor.Task, bool) {
 	return out, true
 }
 
-// handOver makes an action a task of the hypervisor that has its guest. It returns
-// false if there is none, or if a fault rule has decided how, not only when, the action ends.
+// handOver makes an action a task of the hypervisor that has its guest. It returns false without
+// such a hypervisor, or if a fault rule has decided how, not only when, the action ends.
 func (tx *Tx) handOver(a *Action) bool {
 	if o := a.plan.Outcome; a.plan.Guest == nil || o != nil && (o.Fail || o.Hang) {
 		return false
@@ -133,7 +133,7 @@ func (d taskDeadline) due(tx *Tx) {
 	}
 }
 
-// task returns the task of an action; nil if there is none. The caller holds Cloud.mu.
+// task returns the task of an action, or nil. The caller holds Cloud.mu.
 func (c *Cloud) task(action int64) *task {
 	for _, h := range c.hypervisors {
 		if t := h.tasks[action]; t != nil {
@@ -146,7 +146,7 @@ func (c *Cloud) task(action int64) *task {
 	return nil
 }
 
-// take removes the task, so that only the caller ends it. It returns false if the task has ended.
+// take removes the task, so that only the caller ends it. It returns false if the task is over.
 func (t *task) take() bool {
 	if t.hypervisor.tasks[t.action] != t {
 		return false

@@ -240,7 +240,7 @@ func (h *HypervisorSession) Close() {
 	_ = h.do(func() error { h.cloud.detach(h.attached, false); return nil })
 }
 
-// do runs fn with Cloud.mu held, unless the hypervisor is no longer attached.
+// do runs fn with Cloud.mu held. It returns an error after the hypervisor's detachment.
 func (h *HypervisorSession) do(fn func() error) error {
 	h.cloud.mu.Lock()
 	defer h.cloud.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 // KindImage is the kind of images.
 const KindImage store.Kind = "image"
 
-// Image is the source of a server's disk: a system or app image of the catalogue, or a snapshot or
-// backup that a project made of a server.
+// Image is the source of a server's disk: a system or app image of the catalogue, or a snapshot or backup
+// that a project made of a server.
 //
 // Reproduced: descriptions and labels of snapshots and backups can be changed, a backup can become a
 // snapshot, snapshots can be protected. Deprecated images are listed only on request, retired ones never;
 // all can be read by id. A server shows the current version of its image, and null after its deletion.
-// Left out: the contents of an image; the duration of a deletion; deleted images, of which the real API
-// shows some with a time in `deleted`.
+// Left out: the contents of an image; the duration of a deletion; deleted images (the real API shows
+// some, with a time in `deleted`).
 type Image struct {
 	store.Meta          // Name is empty for snapshots and backups
 	Type        string  `json:"type,omitzero"`   // system, app, snapshot, backup
@@ -78,7 +78,7 @@ func (tx *Tx) ownImage(id int64) (*Image, error) {
 // UpdateImage is the input of PUT /images/{id}. A nil field changes nothing.
 type UpdateImage struct {
 	Description *string
-	// ToSnapshot turns a backup into a snapshot, which is not bound to its server.
+	// ToSnapshot turns a backup into a snapshot. A snapshot is not bound to its server.
 	ToSnapshot bool
 	Labels     map[string]string
 }

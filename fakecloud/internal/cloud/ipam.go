@@ -51,15 +51,15 @@ type prefixPool struct {
 	reserved reservations
 }
 
-// reservations are address ranges from which the cloud picks no address by itself.
+// reservations are address ranges that the cloud does not pick addresses from.
 type reservations []netip.Prefix
 
 func (r reservations) overlap(n netip.Prefix) bool { return slices.ContainsFunc(r, n.Overlaps) }
 
 func (r reservations) contain(a netip.Addr) bool { return r.overlap(netip.PrefixFrom(a, a.BitLen())) }
 
-// newPools returns the pools for servers and for load balancers, which are the same one unless
-// configured, and the reservations in networks.
+// newPools returns the pools for servers and for load balancers, and the reservations in networks. The two pools are the same one unless
+// configured.
 func newPools(o Options) (servers, balancers *addressPool, private reservations) {
 	servers = newAddressPool(o.PublicIPv4, o.PublicIPv6)
 	servers.v4.reserved, servers.v6.reserved = o.Reserved, o.Reserved
@@ -203,8 +203,7 @@ func (c *Cloud) giveBack(a netip.Addr) (*prefixPool, uint64) {
 	return nil, 0
 }
 
-// freeIn returns the first unused address of a network, starting at the offset. It leaves out the last
-// address, which is for broadcasts.
+// freeIn returns the first unused address of a network, starting at the offset. It leaves out the last address: that is for broadcasts.
 func freeIn(n netip.Prefix, offset uint32, used func(netip.Addr) bool) (netip.Addr, bool) {
 	size := uint64(1) << (32 - n.Bits())
 	base := binary.BigEndian.Uint32(n.Masked().Addr().AsSlice())

@@ -28,8 +28,8 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// SetLimits replaces the limits of the project. What it owns stays, also if it is more. It returns an error if a limit is wrong: see
-// [Limits.Check].
+// SetLimits replaces the limits of the project. The project keeps its resources, even if they exceed a limit. It returns an error if a
+// limit is wrong: see [Limits.Check].
 func (p Project) SetLimits(l Limits) error {
 	if err := l.Check(); err != nil {
 		return err
@@ -75,8 +75,8 @@ const (
 	MaxTSIGKeyBytes       = 512 // in base64. A longer key of HMAC is not stronger
 )
 
-// MinVSwitchID is the smallest id of a vSwitch that exists. vSwitches belong to Robot, which is not
-// modelled: all larger ids exist, too. Smaller ids are for tests of the error.
+// MinVSwitchID is the smallest id of a vSwitch that exists. vSwitches belong to Robot. That is not modelled: all larger ids exist, too.
+// Smaller ids are for tests of the error.
 const MinVSwitchID = 1000
 
 // checkLimit returns resource_limit_exceeded if one more resource does not fit into the table. The
@@ -110,6 +110,6 @@ func RequireUniqueName[T store.Object[T]](t *store.Table[T], name string, self i
 // characters, line and paragraph separators, and marks of the writing direction such as U+202E. Joiners are allowed: scripts and
 // emoji need them.
 func isControl(r rune) bool {
-	// Most are ASCII, for which the tables take longer.
+	// The tables are slow. Most runes are ASCII and do not need them.
 	return unicode.IsControl(r) || r >= utf8.RuneSelf && unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }

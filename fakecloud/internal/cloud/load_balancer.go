@@ -14,18 +14,16 @@ const KindLoadBalancer store.Kind = "load_balancer"
 
 // LoadBalancer distributes connections or HTTP requests over targets.
 //
-// Reproduced: services and targets with all their rules, limits of the type, label selector targets that
-// follow the labels, one private network at a time, the public interface, public addresses of its own
-// or Primary IPs, and the references of servers and certificates (Server.LoadBalancers,
-// Certificate.UsedBy). While an action runs, other actions are refused with conflict. The changes of an
+// Reproduced: services and targets with all their rules, limits of the type, label selector targets that follow the labels, one private
+// network at a time, the public interface, public addresses from the cloud's pool or Primary IPs, and the references of servers and
+// certificates (Server.LoadBalancers, Certificate.UsedBy). While an action runs, other actions are refused with conflict. The changes of an
 // action are visible when it has succeeded.
 //
-// Left out: traffic counters without a data plane (they are null), abuse blocking except that of a
-// Primary IP, availability of a type by location. In three cases the documents do not say what happens.
-// The simulation decides:
+// Left out: traffic counters without a data plane (they are null), abuse blocking except that of a Primary IP, availability of a type by
+// location. In three cases the documents do not say what happens. The simulation decides:
 //   - a private target is removed when the load balancer or its server leaves the network;
 //   - a label selector counts as one target;
-//   - a load balancer whose create action fails stays, without its network.
+//   - a load balancer stays, without its network, if its create action fails.
 type LoadBalancer struct {
 	store.Meta
 	*LoadBalancerSettings
@@ -38,8 +36,8 @@ type LoadBalancer struct {
 	Revision int64 `json:"revision,omitzero"`
 }
 
-// LoadBalancerSettings is all of a load balancer that changes seldom. Versions that differ only in their targets share
-// it: Clone makes a copy, which may be changed.
+// LoadBalancerSettings is the part of a load balancer that changes seldom. Versions that differ only in their targets share it: Clone makes
+// a copy that may be changed.
 type LoadBalancerSettings struct {
 	Type     *LoadBalancerType `json:"type,omitzero"`
 	Location *Location         `json:"location,omitzero"`
@@ -58,8 +56,8 @@ type LoadBalancerSettings struct {
 	// Creating is set while the create action runs.
 	Creating bool `json:"creating,omitzero"`
 
-	// Joining is the network to which the create action attaches the load balancer, 0 otherwise. Private
-	// targets already have their addresses of that network.
+	// Joining is the network that the create action attaches the load balancer to, 0 otherwise. Private targets already have their
+	// addresses of that network.
 	Joining int64 `json:"joining,omitzero"`
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// unlockedLoadBalancer returns a load balancer on which an action may start.
+// unlockedLoadBalancer returns a load balancer that is free for an action.
 // Errors: not_found, conflict.
 func (tx *Tx) unlockedLoadBalancer(id int64) (*LoadBalancer, error) {
 	lb, err := Find(&tx.LoadBalancers, id)
@@ -187,7 +187,7 @@ func (c loadBalancerTypeChange) apply(tx *Tx, lb *LoadBalancer) error {
 }
 
 // ChangeLoadBalancerDNSPtr starts change_dns_ptr. If the address is a Primary IP, it changes that.
-// Errors: not_found, conflict, invalid_input (also for an address of another resource).
+// Errors: not_found, conflict, invalid_input (including an address of another resource).
 func (p Project) ChangeLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.unlockedLoadBalancer(id)

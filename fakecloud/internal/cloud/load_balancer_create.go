@@ -17,9 +17,8 @@ type CreateLoadBalancer struct {
 	Location, NetworkZone string
 	Labels                map[string]string
 	Network               int64
-	// PublicInterface enables the public interface; default true. Unlike disable_public_interface, false is
-	// allowed without a network: the production CCM has sent this since 2020, and attaches a network later
-	// (issue 7).
+	// PublicInterface enables the public interface; default true. Unlike disable_public_interface, false is allowed without a network: the
+	// production CCM sends this since 2020, and attaches a network later (issue 7).
 	PublicInterface *bool
 	Services        []ServiceInput
 	Targets         []TargetInput
@@ -38,7 +37,7 @@ func checkLoadBalancerName(name string) error {
 }
 
 // CreateLoadBalancer creates a load balancer and starts create_load_balancer. The load balancer has its
-// addresses, services and targets at once. Its addresses are shown when the action has ended
+// addresses, services and targets at once. Its addresses are shown from the end of the action
 // (https://github.com/hetznercloud/hcloud-go/issues/153).
 // If the action fails, the load balancer stays, without its network: the document does not cover this.
 //

@@ -179,7 +179,7 @@ func (tx *Tx) settleHealth(lb *LoadBalancer, first int) {
 	tx.scheduleAllHealth(lb, first)
 }
 
-// dueTimes are the unique times at which the health of some targets changes.
+// dueTimes are the times of the next changes of some targets' health, each once.
 type dueTimes []time.Time
 
 // nextHealth returns the next health of a target by HealthFollowsReach, and its time; false if the target already has
@@ -209,8 +209,7 @@ func (st *State) nextHealth(lb *LoadBalancer, t *LoadBalancerTarget, h TargetHea
 	return next, at.Add(wait), true
 }
 
-// addDue adds the times at which the health of a target changes, which is that of server s. It adds none unless
-// HealthFollowsReach is set.
+// addDue adds the times of the next changes of a target's health. s is the target's server. It adds none unless HealthFollowsReach is set.
 func (tx *Tx) addDue(due *dueTimes, lb *LoadBalancer, t *LoadBalancerTarget, s *Server) {
 	if tx.cloud.healthRule != HealthFollowsReach {
 		return

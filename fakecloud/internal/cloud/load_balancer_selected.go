@@ -104,7 +104,7 @@ type sharedSet struct {
 // maxSharedSets limits the search in sharedTargets.
 const maxSharedSets = 8
 
-// find returns the set after the server was added, if another load balancer has had the same set, selector and
+// find returns the set with the server added, if an earlier load balancer had the same set, selector and
 // services.
 func (all *sharedTargets) find(lb *LoadBalancer, t *LoadBalancerTarget) (Selected, bool) {
 	for i := range all.sets {
@@ -118,7 +118,7 @@ func (all *sharedTargets) find(lb *LoadBalancer, t *LoadBalancerTarget) (Selecte
 	return Selected{}, false
 }
 
-// add returns the set of a label selector with a target added, which may be shared.
+// add returns the set of a label selector with a target added. Load balancers may share the set.
 func (all *sharedTargets) add(lb *LoadBalancer, selector *LoadBalancerTarget, t *LoadBalancerTarget) Selected {
 	before := selector.Targets
 	for i := range all.sets {

@@ -26,13 +26,12 @@ type TargetInput struct {
 //     cover this case, but requires an address for each target. (A public IPv4 address that is a target
 //     cannot be unassigned: server_is_load_balancer_target.)
 //   - A label selector always stays. It selects the matching servers that have an address of the wanted
-//     kind. Each has a health of its own.
+//     kind. Each has a separate health.
 //   - A label selector counts as one target towards the limit of the type.
 //
-// Left out: a check that targets are in the load balancer's network zone, which the document does not
-// mention, and the ownership of dedicated servers' addresses. An ip target may be any unicast address that
-// does not belong to a resource of the cloud. If Options.DedicatedServers is set, only those addresses are
-// allowed.
+// Left out: a check that targets are in the load balancer's network zone, since the document does not mention one, and the ownership of
+// dedicated servers' addresses. An ip target may be any unicast address that does not belong to a resource of the cloud. If
+// Options.DedicatedServers is set, only those addresses are allowed.
 
 func errNotAttached() error {
 	return ErrOperation("load_balancer_not_attached_to_network", "load balancer is not attached to a network")
@@ -349,8 +348,8 @@ func (tx *Tx) refreshTargetsIn(affected []int64, server int64) {
 	tx.scheduleHealth(due, server)
 }
 
-// TargetsOf yields the targets with the address of a server, or those of type ip for 0. They are for reading only. Its cost does
-// not depend on the size of what label selectors select.
+// TargetsOf yields the targets with the address of a server, or those of type ip for 0. They are for reading only. Its cost does not depend
+// on the number of servers that label selectors select.
 func (lb *LoadBalancer) TargetsOf(server int64) iter.Seq[*LoadBalancerTarget] {
 	return lb.targetsOf(&targetFinder{server: server})
 }

@@ -9,8 +9,8 @@ type LoadBalancerTraffic struct {
 	Month time.Time `json:"month,omitzero"` // its beginning
 }
 
-// AddLoadBalancerTraffic adds bytes that a load balancer has moved since the last report. A data plane calls it every few
-// seconds, also without bytes: with a new month, the counters begin at 0 again.
+// AddLoadBalancerTraffic adds bytes that a load balancer moved since the last report. A data plane calls it every few seconds, even with
+// zero bytes: with a new month, the counters begin at 0 again.
 func (p Project) AddLoadBalancerTraffic(lb, in, out int64) {
 	now := p.cloud.Now().UTC()
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)

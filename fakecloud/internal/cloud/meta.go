@@ -34,7 +34,7 @@ func Find[T store.Object[T]](t *store.Table[T], id int64) (T, error) {
 
 var noLabels = map[string]string{}
 
-// labelsOrNone returns labels, which are never changed in place, or none for nil.
+// labelsOrNone returns labels, or none for nil. Labels are never changed in place.
 func labelsOrNone(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return noLabels

@@ -78,14 +78,14 @@ func (n *Network) Clone() *Network {
 // Ref returns the reference to the network.
 func (n *Network) Ref() Ref { return Ref{KindNetwork, n.ID} }
 
-// The types of a subnet. "cloud" has replaced "server", which is deprecated.
+// The types of a subnet. "cloud" replaces "server", a deprecated type.
 const (
 	SubnetCloud   = "cloud"
 	SubnetServer  = "server"
 	SubnetVSwitch = "vswitch"
 )
 
-// gateway returns the first address of the network, which belongs to the network's router.
+// gateway returns the first address of the network. It belongs to the network's router.
 func (n *Network) gateway() netip.Addr { return n.IPRange.Addr().Next() }
 
 // CreateNetwork is the input of POST /networks.

@@ -34,8 +34,8 @@ func (p Project) AddSubnet(id int64, s Subnet) (int64, *State, error) {
 	})
 }
 
-// DeleteSubnet deletes a subnet that has no members. Errors: not_found (also for the subnet), conflict,
-// service_error.
+// DeleteSubnet deletes a subnet that has no members. Errors: not_found (including a missing subnet),
+// conflict, service_error.
 func (p Project) DeleteSubnet(id int64, r netip.Prefix) (int64, *State, error) {
 	return p.changeNetwork(id, "delete_subnet", func(n *Network) (effect, error) {
 		left := slices.DeleteFunc(slices.Clone(n.Subnets), func(s Subnet) bool { return s.IPRange == r })
@@ -84,8 +84,8 @@ func (p Project) AddRoute(id int64, r Route) (int64, *State, error) {
 	})
 }
 
-// DeleteRoute deletes the route with this destination and gateway. Errors: not_found (also for the
-// route), conflict.
+// DeleteRoute deletes the route with this destination and gateway. Errors: not_found (including a
+// missing route), conflict.
 func (p Project) DeleteRoute(id int64, r Route) (int64, *State, error) {
 	return p.changeNetwork(id, "delete_route", func(n *Network) (effect, error) {
 		left := slices.DeleteFunc(slices.Clone(n.Routes), func(x Route) bool { return x == r })

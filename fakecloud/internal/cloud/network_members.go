@@ -142,7 +142,7 @@ func (n *Network) pick(j Join, reserved reservations) (netip.Addr, netip.Prefix,
 	return fail(ErrOperation("no_subnet_available", "no subnet or IP available")) // terraform-provider-hcloud pull request 394
 }
 
-// checkAliases checks the wanted alias IPs of a member whose own address is ip.
+// checkAliases checks the wanted alias IPs of a member. ip is the member's address.
 func (n *Network) checkAliases(aliases []netip.Addr, member Ref, ip netip.Addr) error {
 	if len(aliases) > MaxAliasIPs {
 		return ErrLimitExceeded("alias_ips_limit", fmt.Sprintf("a server has at most %d alias IPs in a network", MaxAliasIPs))

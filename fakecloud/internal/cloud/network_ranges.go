@@ -119,8 +119,8 @@ func (n *Network) overlappingSubnet(r netip.Prefix) (netip.Prefix, bool) {
 	return n.Subnets[i].IPRange, true
 }
 
-// overlappingRoute finds a route whose destination overlaps with a range. The default route does
-// not count: it overlaps with everything.
+// overlappingRoute finds a route with a destination that overlaps with a range. The default route does not count: it overlaps with
+// everything.
 func (n *Network) overlappingRoute(r netip.Prefix) (netip.Prefix, bool) {
 	i := slices.IndexFunc(n.Routes, func(x Route) bool {
 		return x.Destination == r || x.Destination != defaultRoute && r != defaultRoute && x.Destination.Overlaps(r)

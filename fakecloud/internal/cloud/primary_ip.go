@@ -24,12 +24,11 @@ const (
 // KindPrimaryIP is the kind of Primary IPs.
 const KindPrimaryIP store.Kind = "primary_ip"
 
-// PrimaryIP is a public address, or an IPv6 network of 64 bits. It can be assigned to a server or a load
-// balancer, and can exist without one.
+// PrimaryIP is a public address, or an IPv6 network of 64 bits. It can be assigned to a server or a load balancer, and can exist without
+// one.
 //
-// Reproduced: one of each type per server, which must be off to change it; the same location;
-// auto_delete; protection; reverse DNS with the default of an IPv4; conflict for concurrent changes.
-// Left out: blocking by an abuse department.
+// Reproduced: one of each type per server, changed only while the server is off; the same location; auto_delete; protection; reverse DNS
+// with the default of an IPv4; conflict for concurrent changes. Left out: blocking by an abuse department.
 type PrimaryIP struct {
 	store.Meta
 	Type     IPType       `json:"type,omitzero"`
@@ -50,7 +49,7 @@ type PrimaryIPTable struct {
 	ipv4, ipv6 store.Ascending[networkID]
 }
 
-// networkID is the network of a Primary IP, which does not change, and the id.
+// networkID is the network of a Primary IP, and its id. Both never change.
 type networkID struct {
 	network netip.Prefix
 	id      int64
@@ -130,8 +129,7 @@ func (p *PrimaryIP) Ref() Ref { return Ref{KindPrimaryIP, p.ID} }
 // Assigned reports whether a resource has the address.
 func (p *PrimaryIP) Assigned() bool { return p.Assignee != Ref{} }
 
-// ReverseDNS holds the reverse DNS entries of a public address that a client has set. It is replaced as a whole, never
-// changed in place.
+// ReverseDNS holds a client's reverse DNS entries of a public address. It is replaced as a whole, never changed in place.
 type ReverseDNS map[netip.Addr]string
 
 // Of returns the entry of an address, or "" for none.
@@ -183,7 +181,7 @@ func (c ChangeDNSPtr) apply(entries ReverseDNS) ReverseDNS {
 	return entries
 }
 
-// setDNSPtr changes a reverse DNS entry and touches the assignee, which shows it.
+// setDNSPtr changes a reverse DNS entry and touches the assignee, since that shows it.
 func (tx *Tx) setDNSPtr(id int64, c ChangeDNSPtr) {
 	ip, ok := tx.PrimaryIPs.Update(id, func(p *PrimaryIP) { p.DNSPtr = c.apply(p.DNSPtr) })
 	if ok && ip.Assigned() {
@@ -246,7 +244,7 @@ func (p Project) CreatePrimaryIP(in CreatePrimaryIP) (ip *PrimaryIP, action int6
 	return ip, action, st, err
 }
 
-// placeOfPrimaryIP returns the location of a new Primary IP and its server, which may be nil.
+// placeOfPrimaryIP returns the location of a new Primary IP and its server. The server may be nil.
 func (tx *Tx) placeOfPrimaryIP(in CreatePrimaryIP) (*Location, *Server, error) {
 	var l *Location
 	if in.Location != "" {
@@ -273,7 +271,7 @@ func (tx *Tx) placeOfPrimaryIP(in CreatePrimaryIP) (*Location, *Server, error) {
 	return s.Location, s, nil
 }
 
-// assigneeServer returns the server to which an address is to be assigned.
+// assigneeServer returns the new server of an address.
 // Errors: invalid_input, locked.
 func (tx *Tx) assigneeServer(id int64) (*Server, error) {
 	s, ok := tx.Servers.Get(id)

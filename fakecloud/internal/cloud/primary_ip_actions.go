@@ -187,7 +187,7 @@ func (p Project) UnassignPrimaryIP(id int64) (action int64, st *State, err error
 	return action, st, err
 }
 
-// onPrimaryIP starts an action whose only resource is a Primary IP.
+// onPrimaryIP starts an action with a Primary IP as its only resource.
 func (p Project) onPrimaryIP(id int64, plan func(*Tx, *PrimaryIP) (ActionSpec, error)) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		ip, err := tx.freePrimaryIP(id)

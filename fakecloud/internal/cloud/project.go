@@ -48,7 +48,7 @@ func (c *Cloud) AddProject(name string) Project {
 	return c.addProject(&projectData{name: name})
 }
 
-// addProject adds a project and sets its id, which is never used again. The caller holds Cloud.mu.
+// addProject adds a project and sets its id. It never uses an id again. The caller holds Cloud.mu.
 func (c *Cloud) addProject(d *projectData) Project {
 	c.lastProject++
 	d.id, d.tokens = c.lastProject, map[string]struct{}{}
@@ -132,7 +132,7 @@ func (c *Cloud) DropProject(id int64) bool {
 	return ok && c.drop(p.data, func() bool { return p.data.lastUse.Swap(dropped) != dropped })
 }
 
-// drop removes a project if condemn returns true, which then has set its lastUse.
+// drop removes a project if condemn returns true. condemn then sets the project's lastUse.
 func (c *Cloud) drop(d *projectData, condemn func() bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +181,7 @@ func (c *Cloud) clear(d *projectData, now time.Time) {
 	c.broadcast()
 }
 
-// emptyProject removes all that a project owns, except for what release gives back. Its jobs in the queue are void from then on.
+// emptyProject removes all resources of a project. It leaves the public addresses to release. Its jobs in the queue are void from then on.
 func (c *Cloud) emptyProject(d *projectData, now time.Time) {
 	before := d.state.Load()
 	c.forgetGuests(d, before)

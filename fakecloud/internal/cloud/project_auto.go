@@ -71,8 +71,8 @@ func (c *Cloud) enterUnknown(text string) (*validToken, error) {
 	return c.addToken(text, Token{Project: d.id}, d), nil
 }
 
-// reap drops the automatic projects that had no request for too long. Each is a write of its own, so that others do not wait for
-// all of them. A project that gets a request meanwhile stays.
+// reap drops the automatic projects that had no request for too long. It drops each in a separate write, so that others do not wait for all
+// of them. A project that gets a request meanwhile stays.
 func (c *Cloud) reap() {
 	for d := range c.projects.Load().Scan {
 		last := d.lastUse.Load()
@@ -82,7 +82,7 @@ func (c *Cloud) reap() {
 	}
 }
 
-// reapTimes tells the runner when to call reap. It never does if there are no automatic projects.
+// reapTimes tells the runner when to call reap. It is silent without automatic projects.
 func (a *autoProjects) reapTimes() (times <-chan time.Time, stop func()) {
 	if !a.on {
 		return nil, func() {}

@@ -38,8 +38,8 @@ func (j *job) before(k *job) bool {
 	return j.seq < k.seq
 }
 
-// jobQueue is a binary heap: the first job is the earliest. It is not a container/heap, which allocates memory for each job
-// that it takes or returns.
+// jobQueue is a binary heap: the first job is the earliest. It does without container/heap, since that allocates memory for each job that
+// it takes or returns.
 type jobQueue []job
 
 func (q *jobQueue) push(j job) {
@@ -57,7 +57,7 @@ func (q *jobQueue) push(j job) {
 	all[i] = j
 }
 
-// minShrink is the capacity up to which the queue keeps its memory.
+// minShrink is the capacity that the queue always keeps.
 const minShrink = 1024
 
 // pop removes the earliest job and returns it. The queue must not be empty.
@@ -85,7 +85,7 @@ func (q *jobQueue) pop() job {
 	return first
 }
 
-// sorted returns the jobs in the order in which they run.
+// sorted returns the jobs, the next one first.
 func (q jobQueue) sorted() []job {
 	return slices.SortedFunc(slices.Values(q), func(a, b job) int {
 		if a.before(&b) {
@@ -179,10 +179,9 @@ func (c *Cloud) catchUp() time.Time {
 	return c.writeTime(now)
 }
 
-// beforeWrite is catchUp for a write, while the clock runs by itself: work that has been due for less than runnerPause is left to the
-// cloud's goroutine, which is about to do it together with what becomes due meanwhile, and the write happens before it. A busy cloud has
-// some due work before every write: in a transaction for each one or two jobs, they would copy the changed parts of the trees again and
-// again.
+// beforeWrite is catchUp for a write, while the clock runs by itself. It leaves work to the cloud's goroutine that has been due for less
+// than runnerPause: the goroutine is about to do it together with further work, and the write happens before it. A busy cloud has some due
+// work before every write. In a transaction for each one or two jobs, the work would copy the changed parts of the trees again and again.
 func (c *Cloud) beforeWrite() time.Time {
 	now := c.Now()
 	if clk, ok := c.clock.(interface{ Speed() float64 }); ok && clk.Speed() > 0 && c.isDue(now) && now.Sub(c.queue[0].due) < runnerPause {
@@ -199,7 +198,7 @@ func (c *Cloud) writeTime(now time.Time) time.Time {
 	return now
 }
 
-// settleOwn runs what a write has made due at once, and what that makes due at once. The caller holds Cloud.mu.
+// settleOwn runs the work that a write made due at once, and further work that this makes due at once. The caller holds Cloud.mu.
 func (c *Cloud) settleOwn() {
 	for len(c.queue) > 0 && c.queue[0].own {
 		c.settleBatch(c.queue[0].due)
@@ -229,10 +228,10 @@ func (c *Cloud) settleBatch(now time.Time) (done int) {
 // maxBatchText limits how much JSON of events one transaction encodes, for the same reason. Only its last job may exceed it.
 const maxBatchText = 2 << 20
 
-// commitWithDue commits a transaction together with the next jobs that are due by now, if they are of the same
-// project. They share the transaction, which copies each changed part of the trees only once. If there are
-// subscribers, each job has events of its own, which show the state between two jobs. It returns the number of
-// these jobs. After a job of a write come only others of that write.
+// commitWithDue commits a transaction together with the next jobs that are due by now, if they are of the same project. They share the
+// transaction, so that it copies each changed part of the trees only once. If the cloud has subscribers, each job gets separate events.
+// These show the state between two jobs. commitWithDue returns the number of these jobs. After a job of a write come only others of that
+// write.
 func (c *Cloud) commitWithDue(tx *Tx, now time.Time) (jobs int) {
 	own := tx.own
 	for jobs < maxBatch-1 && c.events.text < maxBatchText {

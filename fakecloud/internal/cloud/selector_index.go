@@ -8,8 +8,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
-// selectorTerm is an entry of the index from labels to the load balancers and firewalls whose label selectors may select a
-// server with that label. term is a label ("key=value"), a key, or "" for a selector that requires no label.
+// selectorTerm is an entry of the index from labels to load balancers and firewalls. A label selector of the owner may select a server with
+// that label. term is a label ("key=value"), a key, or "" for a selector that requires no label.
 type selectorTerm struct {
 	kind     store.Kind
 	term     string
@@ -24,7 +24,7 @@ func newSelectorIndex() *btree.BTreeG[selectorTerm] {
 	})
 }
 
-// termsOf returns the terms of the index that may lead to selectors of a server. Mostly, there are no selectors.
+// termsOf returns the terms of the index that may lead to selectors of a server. Most projects have no selectors.
 func (st *State) termsOf(s *Server) []string {
 	if st.selectors.Len() == 0 {
 		return nil

@@ -18,7 +18,7 @@ type Backups struct {
 // backupWindow is the length of a window.
 const backupWindow = 4 * time.Hour
 
-// backupWindows are the windows (UTC) in which a backup may be made. The first one begins at 22:00.
+// backupWindows are the possible windows (UTC) for backups. The first one begins at 22:00.
 var backupWindows = [...]string{"22-02", "02-06", "06-10", "10-14", "14-18", "18-22"}
 
 // newBackups chooses the window, and the minute in it. How the real cloud chooses is not known. Here they follow from the
@@ -74,8 +74,8 @@ func (e backupsOff) end(tx *Tx) {
 // backupRetry is how long a backup waits for the end of another action of its server. The real value is not known.
 const backupRetry = time.Minute
 
-// scheduleBackup makes a backup of a server at a time, and then one each day, until its backups are disabled. Like a request,
-// it needs a server that no action has locked. It leaves out a day on which the project has no room for another image.
+// scheduleBackup makes a backup of a server at a time, and then one each day, until its backups are disabled. Like a request, it needs a
+// server without a lock. It skips a day if the project has no room for another image.
 func (tx *Tx) scheduleBackup(server int64, b Backups, at time.Time) {
 	b.Due = at
 	tx.Servers.Update(server, func(s *Server) { s.Backups = &b })

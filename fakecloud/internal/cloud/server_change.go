@@ -201,7 +201,7 @@ func (e isoChange) end(tx *Tx) {
 	tx.Servers.Update(e.Server, func(s *Server) { s.ISO = iso })
 }
 
-// DetachServerISO removes the ISO from a server. If there is none, the action succeeds at once.
+// DetachServerISO removes the ISO from a server. Without an ISO, the action succeeds at once.
 // Errors: not_found, locked.
 func (p Project) DetachServerISO(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {

@@ -55,8 +55,8 @@ type serverPlan struct {
 
 // CreateServer creates a server. A refused request leaves nothing behind.
 //
-// The server is initializing until create_server has ended. The next actions are apply_firewall, attach_volume, start_server
-// and attach_to_network. They lock the server until the last one has ended. Firewalls are applied while the server is created;
+// The server is initializing until the end of create_server. The next actions are apply_firewall, attach_volume, start_server
+// and attach_to_network. They lock the server until the last one ends. Firewalls are applied while the server is created;
 // the others follow it one after the other. Volumes are there when the server starts (terraform-provider-hcloud issue 647). A
 // server without a public interface needs its networks to start, so it is attached first. If
 // create_server fails, the server stays and is off. The client must delete it.
@@ -175,7 +175,7 @@ func (s *serverPlan) findNetworks(tx *Tx) error {
 	return nil
 }
 
-// findVolumes finds the volumes, which must be free: none may be attached, or locked.
+// findVolumes finds the volumes. Each must be free: neither attached nor locked.
 func (s *serverPlan) findVolumes(tx *Tx) error {
 	for i, id := range s.Volumes {
 		v, ok := tx.Volumes.Get(id)
@@ -195,7 +195,7 @@ func (s *serverPlan) findVolumes(tx *Tx) error {
 	return checkVolumesPerServer(len(s.Volumes))
 }
 
-// findFirewalls finds the firewalls, which need a public interface.
+// findFirewalls finds the firewalls. A server with firewalls needs a public interface.
 func (s *serverPlan) findFirewalls(tx *Tx) error {
 	if n := len(s.Firewalls); n > MaxFirewallsPerServer {
 		return errTooManyFirewalls("the server", n)
@@ -215,8 +215,7 @@ func (s *serverPlan) findFirewalls(tx *Tx) error {
 	return nil
 }
 
-// findLocation checks the wanted location. If there is none, it picks the first possible location of the
-// catalogue.
+// findLocation checks the wanted location. If the request names none, it picks the first possible location of the catalogue.
 func (s *serverPlan) findLocation(tx *Tx) error {
 	if s.Location == "" {
 		for _, l := range tx.Catalogue.Locations {
@@ -414,7 +413,7 @@ func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
 	return out
 }
 
-// serverCreation ends the creation of a server. Its start, if wanted, is an action of its own.
+// serverCreation ends the creation of a server. Its start, if wanted, is another action.
 type serverCreation struct {
 	serverWas
 	Starts bool

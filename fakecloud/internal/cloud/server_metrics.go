@@ -43,8 +43,8 @@ func NewMetricRange(start, end time.Time, step time.Duration) (MetricRange, erro
 // minStep returns the smallest step in whole seconds that divides a span of seconds into at most n samples.
 func minStep(span, n int64) time.Duration { return time.Duration((span+n-1)/n) * time.Second }
 
-// Times returns the times of the samples that exist of a resource. There are none in the future, before
-// its creation, or more than 30 days ago.
+// Times returns the times of a resource's samples. It leaves out the future, the time before the creation, and samples that are more than
+// 30 days old.
 func (r MetricRange) Times(now, created time.Time) []time.Time {
 	oldest := max(created.Unix(), now.Add(-MetricRetention).Unix())
 	step := int64(r.Step / time.Second)
@@ -66,8 +66,8 @@ type MetricSeries struct {
 	Values []float64
 }
 
-// serverSeries are the series of each type of metric, in the document's units. value is the series' part of a report.
-// mean is the average of what is made up for a running server.
+// serverSeries are the series of each type of metric, in the document's units. value is the series' part of a report. mean is the average
+// of the invented values for a running server.
 var serverSeries = map[string][]struct {
 	name  string
 	value func(hypervisor.Usage) float64

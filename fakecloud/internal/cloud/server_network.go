@@ -80,7 +80,7 @@ func (p Project) ChangeAliasIPs(id, network int64, aliases []netip.Addr) (action
 		if err := n.checkAliases(aliases, s.Ref(), before.IP); err != nil {
 			return err
 		}
-		// The old and the new addresses are both reserved until the action has ended.
+		// The old and the new addresses are both reserved until the action ends.
 		both := slices.Concat(before.AliasIPs, aliases)
 		slices.SortFunc(both, netip.Addr.Compare)
 		tx.updateMember(s.Ref(), network, func(m *NetworkMember) {

@@ -2,11 +2,11 @@ package cloud
 
 import "time"
 
-// guestShutdown is the name under which the profile has the duration of a guest's shutdown. It is not the
-// command of an action.
+// guestShutdown is the profile's name for the duration of a guest's shutdown. It is not the command of an
+// action.
 const guestShutdown = "guest_shutdown"
 
-// rescueTimeout is the time after which rescue mode ends without a reboot (API document, enable rescue mode).
+// rescueTimeout is how long rescue mode lasts without a reboot (API document, enable rescue mode).
 const rescueTimeout = 60 * time.Minute
 
 // startServerSpec returns the action that powers a server on. If it fails, the server gets the status was.

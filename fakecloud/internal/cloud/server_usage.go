@@ -23,9 +23,9 @@ func (c *Cloud) CountServerTraffic() { c.countsTraffic.Store(true) }
 // maxSegment is the payload of a full TCP segment on Ethernet with time stamps.
 const maxSegment = 1448
 
-// ReportServerTraffic records the bytes that load balancers have sent to a server's public address, and got from there,
-// in the time until now. Packets are estimated: as few as can carry the bytes, without those that carry none (SYN, ACK,
-// FIN). It does nothing if the server does not exist: it may be deleted while a report is on its way.
+// ReportServerTraffic records the bytes that load balancers sent to a server's public address, and got from there, in the time until now.
+// Packets are estimated: as few as can carry the bytes, without those that carry none (SYN, ACK, FIN). It does nothing if the server does
+// not exist: it may be deleted while a report is on its way.
 func (c *Cloud) ReportServerTraffic(id, in, out int64, during time.Duration) {
 	if during <= 0 || in < 0 || out < 0 {
 		return

@@ -15,9 +15,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
-// A snapshot is a text. Each of its lines is a JSON object with one resource or one other part of the cloud, in an order that
-// does not change: so the difference of two snapshots is that of two clouds. The first line has the version and what the cloud
-// has once, the last one the number of lines.
+// A snapshot is a text. Each of its lines is a JSON object with one resource or one other part of the cloud. Their order never changes: so
+// the difference of two snapshots is that of two clouds. The first line has the version and the cloud's single values, the last one the
+// number of lines.
 
 // SnapshotVersion is the version of snapshots that Save writes. Load reads these and all before.
 const SnapshotVersion = 1
@@ -237,9 +237,8 @@ func (e *entry) encode() []byte {
 	return data
 }
 
-// Save writes a snapshot of the cloud as it is now: all projects with what they own, their tokens, the actions that run, all
-// other work that is due later, the reports about traffic and usage, and what [Cloud.SaveAlso] has added. It holds no lock while it
-// writes. Its error is that of the writer.
+// Save writes a snapshot of the cloud: all projects with their resources and tokens, the running actions, all other future work, the
+// reports about traffic and usage, and the parts of [Cloud.SaveAlso]. It holds no lock while it writes. Its error is that of the writer.
 //
 // The snapshot has the secrets of the cloud: tokens, private keys, user data. It lacks subscriptions and hypervisors.
 func (c *Cloud) Save(w io.Writer) error {
@@ -296,7 +295,7 @@ func (c *Cloud) statsEntries(yield func(entry)) {
 	c.serverTraffic.entries(lineTraffic, yield)
 }
 
-// header is the entry of what the cloud has once. The caller holds Cloud.mu, if the cloud runs.
+// header is the entry of the cloud's single values. The caller holds Cloud.mu if the cloud runs.
 func (c *Cloud) header() entry {
 	return entry{entryKey{kind: lineCloud}, savedCloud{
 		Version: SnapshotVersion, Time: c.Now(), LastID: c.lastID.Load(), LastProject: c.lastProject, Passwords: c.passwords,
@@ -368,7 +367,7 @@ func (c *Cloud) typeEntries() (all []entry) {
 	return all
 }
 
-// entries calls yield, which must not use the history.
+// entries calls yield for each entry. yield must not use the history.
 func (h *statsHistory[S]) entries(kind string, yield func(entry)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -384,7 +383,7 @@ func (h *statsHistory[S]) entries(kind string, yield func(entry)) {
 // LineFault is the kind of the parts of SaveAlso that are fault rules: scenarios change them.
 const LineFault = "fault"
 
-// Extra is a part of a snapshot that other packages add: its values, each of which is a line.
+// Extra is a part of a snapshot that other packages add. Each of its values is a line.
 type Extra struct {
 	Kind   string
 	Values func() []any

@@ -19,7 +19,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
-// Snapshot is the content of a snapshot, which [Cloud.Restore] takes over.
+// Snapshot is the content of a snapshot, for [Cloud.Restore].
 type Snapshot struct {
 	// Time is that of the cloud's clock when the snapshot was made.
 	Time time.Time
@@ -45,7 +45,7 @@ type loader struct {
 // maxSnapshotLine is the size of the largest line in bytes. The largest resource is a load balancer with thousands of targets.
 const maxSnapshotLine = 256 << 20
 
-// ReadSnapshot reads a snapshot for this cloud, which it does not change. An error names the line.
+// ReadSnapshot reads a snapshot for this cloud. It does not change the cloud. An error names the line.
 func (c *Cloud) ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	l := c.newLoader()
 	in := bufio.NewScanner(r)
@@ -193,7 +193,7 @@ func (l *loader) header(h *savedCloud) error {
 	l.snapshot.Time, l.cloud.ca, l.cloud.passwords, l.cloud.lastProject = h.Time.UTC(), ca, h.Passwords, h.LastProject
 	l.cloud.lastID.Store(h.LastID)
 	l.cloud.countsTraffic.Store(h.CountsTraffic)
-	// A number outside of the pool, which may be another one now, is where the search begins anew.
+	// The pool may be another one now. A number outside of it restarts the search.
 	l.cloud.ips.v4.seek(h.NextIPv4)
 	l.cloud.ips.v6.seek(h.NextIPv6)
 	l.cloud.lbIPs.v4.seek(h.NextBalancerIPv4)
@@ -325,8 +325,8 @@ func (l *loader) timer(saved *savedTimer) error {
 	return nil
 }
 
-// findFollowers finds what the running actions of a project wait for: the end of another one, or ResumeActions. Those that have begun
-// have a timer.
+// findFollowers notes which running actions of a project wait for the end of another one, and which for ResumeActions. The others have a
+// timer.
 func (tx *Tx) findFollowers() {
 	for a := range tx.Actions.All() {
 		if a.plan == nil {
@@ -355,7 +355,7 @@ func loadStats[S any](h *statsHistory[S], saved *savedStats[S]) error {
 	return nil
 }
 
-// saved returns the authority, which it makes if no certificate was asked for yet.
+// saved returns the authority. It makes the authority if no client asked for a certificate yet.
 func (a *authority) saved() (all []savedIssuer) {
 	a.make()
 	for _, i := range []issuer{a.root, a.sub} {

@@ -29,8 +29,8 @@ var codecs = map[store.Kind]codec{
 	KindAction:         savedAs[*Action, savedAction]{saveAction, loadAction},
 }
 
-// savedServer and the following types are resources with their fields that have no JSON of their own. Parts of the catalogue
-// are saved by name, or by id if they have no name of their own.
+// savedServer and the following types are resources with their fields that lack a JSON form. Parts of the catalogue are saved by name, or
+// by id if they have no name.
 type savedServer struct {
 	Server
 	Type     string    `json:"type"`
@@ -87,7 +87,7 @@ type savedZone struct {
 	LastAge    int64 `json:"last_age,omitzero"`
 }
 
-// savedRRSet is a line of its own: a zone may have thousands.
+// savedRRSet is a separate line: a zone may have thousands.
 type savedRRSet struct {
 	RRSet
 	Zone    int64     `json:"zone"`
@@ -380,7 +380,7 @@ func loadZone(l *loader, saved *savedZone) error {
 	return err
 }
 
-// rrset adds a record set to its zone, which no reader has yet.
+// rrset adds a record set to its zone. Readers do not have the zone yet.
 func (l *loader) rrset(saved *savedRRSet) error {
 	z, ok := l.tx.Zones.Get(saved.Zone)
 	if !ok {

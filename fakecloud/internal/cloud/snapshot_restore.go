@@ -5,10 +5,10 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 )
 
-// Restore replaces all that the cloud has by what a snapshot of [Cloud.ReadSnapshot] has. A snapshot can be restored once. Projects,
-// tokens, resources and actions that are not in the snapshot are gone. Subscribers get an event for each resource that goes and each
-// that comes. Hypervisors are detached: they attach again and get the new guests. The clock shows the time of the snapshot, unless it is
-// one of the options. If the snapshot was read from a disk, all later changes are saved to this disk.
+// Restore replaces the contents of the cloud by those of a snapshot from [Cloud.ReadSnapshot]. A snapshot can be restored once. Projects,
+// tokens, resources and actions that are not in the snapshot are gone. Subscribers get an event for each resource that goes and each that
+// comes. Hypervisors are detached: they attach again and get the new guests. The clock shows the time of the snapshot, unless it is one of
+// the options. If the snapshot was read from a disk, all later changes are saved to this disk.
 func (c *Cloud) Restore(s *Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,7 +27,7 @@ type SSHKeyTable struct {
 	fingerprints store.Ascending[fingerprintID]
 }
 
-// fingerprintID is the fingerprint of a key, which does not change, and the id.
+// fingerprintID is the fingerprint of a key, and its id. Both never change.
 type fingerprintID struct {
 	fingerprint string
 	id          int64

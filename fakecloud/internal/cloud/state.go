@@ -85,7 +85,7 @@ func (st *State) tables() (all [len(resources)]table) {
 	return all
 }
 
-// place returns the place of a kind in resources; -1 if there is no such kind.
+// place returns the place of a kind in resources, or -1 for an unknown kind.
 func place(kind store.Kind) int {
 	return slices.IndexFunc(resources[:], func(d resourceKind) bool { return d.kind == kind })
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// minStatsAge is the minimum time for which a reported figure counts. It counts longer if the step is longer.
+// minStatsAge is how long a reported figure counts at least. It counts longer if the step is longer.
 const minStatsAge = time.Minute
 
 // maxStats limits the memory per resource to one hour of a report per second.
@@ -65,7 +65,7 @@ func (h *statsHistory[S]) at(id int64, times []time.Time, step time.Duration) []
 	return out
 }
 
-// since returns the time of the first report; false if there was none.
+// since returns the time of the first report. It returns false without a report.
 func (h *statsHistory[S]) since(id int64) (time.Time, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 type Token struct {
 	Project  int64 `json:"project"`
 	ReadOnly bool  `json:"read_only,omitzero"`
-	// APIDate, if not zero, is the day whose API the token sees. Otherwise it sees the cloud's.
+	// APIDate, if not zero, is the day of the API that the token sees. Otherwise it sees the cloud's.
 	APIDate time.Time `json:"api_date,omitzero"`
 }
 

@@ -25,7 +25,7 @@ type Tx struct {
 	tasks    []*task // for hypervisors
 	finished []finishedAction
 	rrsets   []rrsetChange // if the cloud has a disk
-	// rollback runs undo, which reverts changes of data that projects share.
+	// rollback runs undo to revert changes of data that projects share.
 	undo []func()
 }
 

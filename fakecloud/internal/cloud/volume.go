@@ -21,10 +21,10 @@ const (
 
 // Volume is block storage that can be attached to a server in the same location.
 //
-// Reproduced: names, sizes, the location of volume and server, one action at a time (locked), attaching and
-// detaching, which lock the server too, the limit per server, protection, and the volumes that a server shows. A server
-// that is deleted leaves its volumes. Left out: what is on the volume. The format is shown, and automount has no effect,
-// because the cloud does not know the configuration of guests. A server's guest gets no disk.
+// Reproduced: names, sizes, the location of volume and server, one action at a time (locked), attaching and detaching (both lock the server
+// too), the limit per server, protection, and the volumes that a server shows. A server that is deleted leaves its volumes. Left out: what
+// is on the volume. The format is shown, and automount has no effect, because the cloud does not know the configuration of guests. A
+// server's guest gets no disk.
 type Volume struct {
 	store.Meta
 	Size     int       `json:"size,omitzero"` // GB
@@ -39,7 +39,7 @@ type Volume struct {
 // VolumeStatus is the status of a volume.
 type VolumeStatus string
 
-// The statuses of a volume. It is creating until its create action has ended, and stays so if that fails.
+// The statuses of a volume. It is creating until the end of its create action, and stays so if that fails.
 const (
 	VolumeCreating  VolumeStatus = "creating"
 	VolumeAvailable VolumeStatus = "available"
@@ -232,8 +232,7 @@ func (tx *Tx) freeVolume(id int64) (*Volume, error) {
 	return v, tx.RequireUnlocked(v.Ref())
 }
 
-// setVolumeServer attaches a volume to a server, or detaches it if server is 0. It also updates the servers, which show
-// their volumes.
+// setVolumeServer attaches a volume to a server, or detaches it if server is 0. It also updates the servers, since they show their volumes.
 func (tx *Tx) setVolumeServer(id, server int64) {
 	v, ok := tx.Volumes.Get(id)
 	if !ok || v.Server == server {

@@ -41,7 +41,7 @@ type Zone struct {
 	DeleteProtection   bool                `json:"delete_protection,omitzero"`
 	Serial             uint32              `json:"serial,omitzero"` // YYYYMMDDnn; 0 in secondary mode
 
-	// Delegation is how the parent zone delegates the domain, as far as the last check has found out.
+	// Delegation is how the parent zone delegated the domain at the last check.
 	Delegation Delegation `json:"delegation,omitzero"`
 
 	sets       recordSets

@@ -22,7 +22,7 @@ const delegationCheckAfter = 10 * time.Minute
 // foreignNameservers are name servers that are not Hetzner's.
 var foreignNameservers = []string{"ns1.example.net.", "ns2.example.net."}
 
-// delegations are the results of a check, with what the parent zone has.
+// delegations are the results of a check, with the name servers in the parent zone.
 var delegations = []Delegation{
 	{Status: "valid", Nameservers: AuthoritativeNameservers},
 	{Status: "partially-valid", Nameservers: slices.Concat(AuthoritativeNameservers, []string{"ns1.first-ns.de."})},
@@ -32,8 +32,8 @@ var delegations = []Delegation{
 	{Status: "unknown"},
 }
 
-// delegationOf returns what a check finds out. No name server of the real world is asked. A domain whose name is one of the
-// statuses, or begins with one and a dash, has this status:
+// delegationOf returns the result of a check. It asks no name server of the real world. A domain name that is one of the statuses, or
+// begins with one and a dash, has this status:
 //
 //	valid.example, valid-shop.example  are delegated to the assigned name servers
 //	lame-shop.example                  is delegated to name servers that do not know the zone

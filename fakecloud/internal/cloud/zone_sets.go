@@ -39,7 +39,7 @@ func newRRSetIndexes() *rrsetIndexes {
 	}
 }
 
-// own returns the indexes, which it copies if another version has them, too.
+// own returns indexes that no other version has. It copies shared ones.
 func (r *recordSets) own() *rrsetIndexes {
 	switch {
 	case r.indexes == nil:
@@ -78,7 +78,7 @@ func (r *recordSets) put(now *RRSet) {
 	r.add(now, labels)
 }
 
-// add adds a set whose age is set. labels are those of the version before.
+// add adds a set with its age. labels are those of the version before.
 func (r *recordSets) add(s *RRSet, labels map[string]string) {
 	all := r.own()
 	r.count(s, 1)
