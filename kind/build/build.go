@@ -1,5 +1,5 @@
-// Package build compiles programs of this repository and shows the progress. It runs kind/nodeimage, which builds what a host
-// cannot pull, and scripts/image, which makes images of this module's programs.
+// Package build compiles programs of this repository and shows the progress. It runs two other programs: kind/nodeimage builds images and
+// programs that a host cannot pull, and scripts/image makes images of this module's programs.
 package build
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Module is the path of this module, by which its packages are found from any of its folders.
+// Module is the path of this module. Its packages are found by it from any of its folders.
 const Module = "github.com/ccm-from-scratch/ccm-from-scratch"
 
 // NodeImage has Docker take an image for kind's nodes that is built from source, and returns its name. The first time
@@ -37,7 +37,7 @@ func Go(ctx context.Context, out io.Writer, what string, args ...string) (string
 	return Run(ctx, out, filepath.Join(root, "scripts", "progress.sh"), append([]string{what, "go"}, args...)...)
 }
 
-// Root returns the folder of this module's checkout, which must be around the working directory.
+// Root returns the folder of this module's checkout. The working directory must be in the checkout.
 func Root(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", Module).Output()
 	if err != nil {
@@ -49,8 +49,8 @@ func Root(ctx context.Context) (string, error) {
 // stopGrace is how long a program has to end when its context does.
 const stopGrace = 10 * time.Second
 
-// Run runs a program in a process group of its own, which ends with the context, and returns its standard output. Its
-// standard error goes to out or, if that is nil, into the error.
+// Run runs a program in a new process group, and returns its standard output. The group ends with the context. The program's standard error
+// goes to out or, if that is nil, into the error.
 func Run(ctx context.Context, out io.Writer, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -29,7 +29,7 @@ type Options struct {
 	// Name of the cluster and of its Docker network; nodes' names begin with it.
 	// Lower-case letters, digits and hyphens, at most 40.
 	Name string
-	// Image of the nodes, which Docker must have: see EnsureImage.
+	// Image of the nodes. Docker must have it: see EnsureImage.
 	Image string
 	// Workers is the number of nodes in addition to the control plane's.
 	Workers int
@@ -43,7 +43,7 @@ type Options struct {
 	// Kubeconfig is the file to write. Empty means KubeconfigPath(Name). The
 	// user's own kubeconfig is never touched.
 	Kubeconfig string
-	// Retain keeps the remains of a cluster whose creation failed.
+	// Retain keeps the remains of a cluster if its creation fails.
 	Retain bool
 	// Progress shows what happens. If nil, nothing is shown.
 	Progress io.Writer
@@ -123,11 +123,9 @@ type Cluster struct {
 // ControlPlane is the name of the control plane's node.
 func (c *Cluster) ControlPlane() string { return nodeNames(c.Name, 0)[0] }
 
-// Create makes the network and the cluster on it, and returns when all nodes are
-// Ready. The i-th node (the control plane's, then workers) has the address
-// Network.Server(i). If it fails, it removes what it made, unless told to retain
-// it. kind itself cannot be interrupted: after ctx has ended it may take half a
-// minute until Create returns.
+// Create makes the network and the cluster on it, and returns when all nodes are Ready. The i-th node (the control plane's, then workers)
+// has the address Network.Server(i). If it fails, it removes the remains, unless told to retain them. kind itself cannot be interrupted:
+// after the end of ctx, Create may take half a minute to return.
 func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 	o, err = o.complete()
 	if err != nil {
@@ -160,7 +158,7 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}
 	defer func() {
 		if err != nil && !o.Retain {
-			// Also if the error is that ctx has ended.
+			// The cleanup must run even if ctx is done.
 			err = errors.Join(err, Delete(context.WithoutCancel(ctx), o.Name))
 		}
 	}()
@@ -289,11 +287,11 @@ type State string
 
 // The states of a cluster.
 const (
-	// None: there is no cluster that Create made.
+	// None: no cluster of Create has the name.
 	None State = "none"
 	// HalfMade: Create was killed before all of its nodes ran.
 	HalfMade State = "half-made"
-	// Whole: Create has made it. It may be switched off.
+	// Whole: Create completed it. It may be switched off.
 	Whole State = "whole"
 )
 
@@ -316,8 +314,8 @@ func Look(ctx context.Context, name string) (State, error) {
 	return Whole, nil
 }
 
-// Revive finds a cluster as Open does, and starts its control plane if it is off. It returns when the API answers. Workers that
-// are off stay so: they are servers, which are switched on in the cloud.
+// Revive finds a cluster as Open does, and starts its control plane if it is off. It returns when the API answers. Workers that are off
+// stay so: they are servers, and the cloud switches them on.
 func Revive(ctx context.Context, name string) (*Cluster, error) {
 	if _, err := docker(ctx, "start", nodeNames(name, 0)[0]); err != nil { // one that runs keeps running
 		return nil, err
@@ -333,15 +331,14 @@ func Revive(ctx context.Context, name string) (*Cluster, error) {
 	return c, err
 }
 
-// ErrNotFound says that there is no such cluster.
+// ErrNotFound says that a cluster does not exist.
 var ErrNotFound = errors.New("there is no such cluster")
 
 // noSuchNetwork matches what Docker says of a network that does not exist.
 var noSuchNetwork = regexp.MustCompile(`(?i)no such network|network .* not found`)
 
-// Open finds a cluster that Create made, in this process or another. It writes
-// the kubeconfig anew, since Docker publishes the API on another port after a
-// restart. The error wraps ErrNotFound when there is none.
+// Open finds a cluster that Create made, in this process or another. It writes the kubeconfig again, since Docker publishes the API on
+// another port after a restart. The error wraps ErrNotFound if the cluster does not exist.
 func Open(ctx context.Context, name string) (*Cluster, error) {
 	path, err := KubeconfigPath(name)
 	if err != nil {
@@ -432,7 +429,7 @@ func Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// Names returns the names of the clusters that there are, sorted.
+// Names returns the names of all clusters, sorted.
 func Names(ctx context.Context) ([]string, error) {
 	out, err := docker(ctx, "network", "ls", "--filter", "label="+LabelCluster, "--format", `{{.Label "`+LabelCluster+`"}}`)
 	return slices.Sorted(strings.FieldsSeq(out)), err

@@ -19,7 +19,8 @@ import (
 // uninitialized is the taint of a Node that waits for a CCM.
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// inventory lists what Docker has of the cluster, and all volumes: their names do not say whose they are.
+// inventory lists the objects in Docker that belong to the cluster, and all volumes: their names do not
+// tell the owner.
 func inventory(t *testing.T, cluster string) (own, volumes []string) {
 	t.Helper()
 	list := func(args ...string) []string {
@@ -140,7 +141,7 @@ func TestAClusterFromBirthToRemoval(t *testing.T) {
 	mark("power on until it is Ready")
 	checkNodes(t, c, names)
 
-	// The whole cluster, in an order in which Docker would have mixed up addresses.
+	// Docker would mix up the addresses of the whole cluster in this order.
 	if err := each(names, func(name string) error { return c.Shutdown(ctx, name) }); err != nil {
 		t.Fatal(err)
 	}

@@ -41,10 +41,9 @@ type argument struct {
 	Value string `json:"value"`
 }
 
-// externalProvider makes a kubelet wait for a CCM. kind gives each kubelet a
-// provider ID of its own (the second of its arguments), which a CCM could not
-// replace: providerID is immutable. The test makes a kind that has moved it fail
-// loudly instead of replacing something else.
+// externalProvider makes a kubelet wait for a CCM. kind gives each kubelet a different provider ID (the second of its arguments). A CCM
+// could not replace it: providerID is immutable. If another kind has the argument elsewhere, the operation "test" fails loudly instead of
+// replacing something else.
 func externalProvider() []operation {
 	const at = "/nodeRegistration/kubeletExtraArgs/1"
 	return []operation{

@@ -12,20 +12,18 @@ import (
 	"sync"
 )
 
-// environment guards the process's environment, which is the only way to tell
-// kind which network and which docker to use.
+// environment guards the process's environment: kind learns only from there which network and which docker to use.
 var environment sync.Mutex
 
 // networkVariable is where kind looks for the name of its network.
 const networkVariable = "KIND_EXPERIMENTAL_DOCKER_NETWORK"
 
-// withAddresses runs work while every `docker run --name N` of this process gives
-// the container the address of that name, and while kind uses the network and
-// the snapshotter.
+// withAddresses runs work while every `docker run --name N` of this process gives the container the address of that name, and while kind
+// uses the network and the snapshotter.
 //
-// kind has no setting for a node's address: it takes what Docker gives, which
-// depends on the order in which containers start: after a restart of Docker, nodes would swap their addresses. kind runs
-// "docker" from PATH; while it makes a cluster, the first docker there is a script that adds --ip and runs the real one.
+// kind has no setting for a node's address: it takes Docker's choice. That depends on the order of the containers' starts: after a restart
+// of Docker, nodes would swap their addresses. kind runs "docker" from PATH; while it makes a cluster, the first docker there is a script
+// that adds --ip and runs the real one.
 func withAddresses(network, snapshotter string, addresses map[string]netip.Addr, work func() error) (err error) {
 	actual, err := exec.LookPath("docker")
 	if err != nil {

@@ -22,8 +22,8 @@ type host struct {
 }
 
 // optionMTU is the option of a Docker network for its MTU. A network does not
-// inherit the default network's, which was chosen because packets of 1500
-// bytes would not get out.
+// inherit the MTU of the default network. An administrator chose that one
+// because packets of 1500 bytes would not get out.
 const optionMTU = "com.docker.network.driver.mtu"
 
 // inspectHost asks Docker.

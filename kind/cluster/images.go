@@ -12,9 +12,8 @@ import (
 	"strings"
 )
 
-// imageFolder is where the control plane's node keeps the archives of images that
-// were loaded into the cluster, for all nodes. They are kept there,
-// and not taken from containerd, which forgets layers that it has unpacked.
+// imageFolder is where the control plane's node keeps the archives of images that were loaded into the cluster, for all nodes. containerd
+// could not return them: it forgets a layer once it is unpacked.
 const imageFolder = "/kind/images"
 
 // loadedFile is where a node keeps the time of the archive that it has imported last.

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// fakeNodes puts a docker first in PATH whose containers are folders below the one that it returns. What is imported into
-// a node's containerd is appended to its file "imported".
+// fakeNodes puts a docker first in PATH that takes folders for containers. It returns their parent folder. Images that are imported into a
+// node's containerd are appended to its file "imported".
 func fakeNodes(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

@@ -26,7 +26,7 @@ func (l *logger) silence(last string) {
 var _ log.Logger = (*logger)(nil)
 
 func (l *logger) print(text string) {
-	// kind warns that the network is not its own, which is intended.
+	// kind warns that the network is not its own. That is intended.
 	if strings.Contains(text, networkVariable) || strings.HasPrefix(text, "WARNING: Here be dragons") {
 		return
 	}

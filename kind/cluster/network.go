@@ -17,21 +17,20 @@ var serviceCIDR = netip.MustParsePrefix("10.96.0.0/16")
 // Metadata is the address of a server's metadata service at Hetzner.
 var Metadata = netip.MustParseAddr("169.254.169.254")
 
-// PublicIPv4 is the range of the cloud's public addresses, to which Floating IPs belong. It lies outside of every cluster's
-// network, so that nodes send packets for a Floating IP to the router.
+// PublicIPv4 is the range of the cloud's public addresses, including Floating IPs. It lies outside of every cluster's network, so that
+// nodes send packets for a Floating IP to the router.
 var PublicIPv4 = netip.MustParsePrefix("198.18.0.0/15")
 
 // subnetBits is the size of the network that the plan below divides.
 const subnetBits = 16
 
-// Network is the Docker network that plays a network of the cloud, and how its
-// addresses are divided. Of 172.30.0.0/16 that is:
+// Network is the Docker network that plays a network of the cloud, and how its addresses are divided. Of 172.30.0.0/16 that is:
 //
 //	172.30.0.1       the host, as Docker has it
 //	172.30.0.10      the network's router: whatever plays the cloud's data plane
 //	172.30.0.20      whatever plays the world outside of the cluster
-//	172.30.1.0/24    servers: nodes have 172.30.1.2, .3, … in order; it is what the
-//	                 cloud calls a subnet, whose first address is not given out
+//	172.30.1.0/24    servers: nodes have 172.30.1.2, .3, … in order; it is a subnet
+//	                 of the cloud, and .1 is never given out
 //	172.30.100.0/24  addresses of load balancers
 //	172.30.200.0/24  what Docker gives to containers that ask for no address
 type Network struct {

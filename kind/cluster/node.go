@@ -27,7 +27,7 @@ type NodeContainer struct {
 	Name string
 	// Role is "control-plane" or "worker".
 	Role string
-	// Address in the cluster's network, which is kept while the container is stopped. It is zero if Move was interrupted.
+	// Address in the cluster's network. A stopped container keeps it. It is zero if Move was interrupted.
 	Address netip.Addr
 	// Running reports whether it runs.
 	Running bool
@@ -73,7 +73,7 @@ func (c *Cluster) Containers(ctx context.Context) ([]NodeContainer, error) {
 
 func byName(a, b NodeContainer) int { return strings.Compare(a.Name, b.Name) }
 
-// isGone reports whether Docker says that there is no such container.
+// isGone reports whether Docker says that the container does not exist.
 func isGone(err error) bool {
 	if err == nil {
 		return false
@@ -159,9 +159,8 @@ func (c *Cluster) PrepareJoin(ctx context.Context, name string, address netip.Ad
 	return err
 }
 
-// Launch starts a container that can become a node, as a server is before
-// kubeadm ran on it: it runs systemd and containerd, and the pod network's
-// service, which waits. It returns when containerd answers.
+// Launch starts a container that can become a node. It is like a server before kubeadm ran: it runs systemd and containerd, and the pod
+// network's service waits. Launch returns when containerd answers.
 func (c *Cluster) Launch(ctx context.Context, name string, address netip.Addr) (err error) {
 	if !c.Servers().Contains(address) {
 		return fmt.Errorf("the address %s is not one of %s, where servers' are", address, c.Servers())
@@ -346,8 +345,8 @@ func Ready(node *corev1.Node) bool {
 	})
 }
 
-// Remove takes a node's container away, as a server that is deleted. Its Node
-// stays: removing it is what the CCM does. It succeeds if there is none.
+// Remove takes a node's container away, as a server that is deleted. Its Node stays for the CCM to remove. It succeeds if the container
+// does not exist.
 func (c *Cluster) Remove(ctx context.Context, name string) error {
 	_, err := docker(ctx, "rm", "--force", "--volumes", name)
 	if isGone(err) {

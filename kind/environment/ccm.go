@@ -46,13 +46,13 @@ func (o Options) deployCCM(ctx context.Context, e *Environment) error {
 
 // CCM is a cloud-controller-manager that a cluster runs. The zero value is that of this module.
 type CCM struct {
-	// Archive is a file with its image, as `docker save` writes it, which is loaded into all nodes. If it
-	// and Manifest are "", the CCM of this module is built.
+	// Archive is a file with its image, as `docker save` writes it. The image is loaded into all nodes. If Archive and Manifest are "", the
+	// CCM of this module is built.
 	Archive string
 	// Image is the name of its image. Default: that of the manifest, or ccm-from-scratch:kind.
 	Image string
-	// Manifest is a file with all that an operator applies, with one Deployment of one container. Default:
-	// ccm/deploy. It has to read the token and the network's name from the Secret hcloud, which is made.
+	// Manifest is a file with everything that an operator applies, with one Deployment of one container. Default: ccm/deploy. The CCM must
+	// read the token and the network's name from the Secret hcloud. DeployCCM makes that Secret.
 	Manifest string
 	// Namespace and Workload are those of its Deployment. Default: kube-system, ccm-from-scratch.
 	Namespace, Workload string
@@ -78,7 +78,7 @@ func BuiltCCM(cluster string) string {
 	return archive
 }
 
-// complete sets the defaults, and builds the image if there is none.
+// complete sets the defaults, and builds the image if none is given.
 func (c CCM) complete(ctx context.Context, cluster string, out io.Writer) (_ CCM, err error) {
 	c.Namespace, c.Workload = cmp.Or(c.Namespace, ccmNamespace), cmp.Or(c.Workload, ccmName)
 	if c.Manifest != "" {
@@ -91,8 +91,7 @@ func (c CCM) complete(ctx context.Context, cluster string, out io.Writer) (_ CCM
 	return c, err
 }
 
-// DeployCCM replaces the CCM that runs in the cluster. It returns when exactly its pods
-// are ready, and all others have ended.
+// DeployCCM replaces the CCM that runs in the cluster. It returns when exactly its pods are ready, and all others are gone.
 func (e *Environment) DeployCCM(ctx context.Context, c CCM) error {
 	c, err := c.complete(ctx, e.Name, e.Progress)
 	if err != nil {
@@ -322,8 +321,8 @@ func (e *Environment) nodesMissing(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// routesMissing names a node without a route to its pods, or whose status does not show the route: a CCM may keep such a
-// node out of load balancers.
+// routesMissing names a node without a route to its pods, or without the route in its status: a CCM may keep such a node out of load
+// balancers.
 func (e *Environment) routesMissing(ctx context.Context) (string, error) {
 	nodes, err := e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

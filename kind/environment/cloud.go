@@ -121,8 +121,7 @@ func published(ctx context.Context, container, port string) (netip.AddrPort, err
 // pollInterval is how often a wait looks again. A wait ends with its context.
 const pollInterval = 300 * time.Millisecond
 
-// awaitCloud returns when the cloud answers, or with the end of its log when its
-// container has ended.
+// awaitCloud returns when the cloud answers. If the cloud's container exits, the error has the end of its log.
 func (e *Environment) awaitCloud(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		if _, _, err := e.Cloud.Location.List(ctx, hcloud.LocationListOpts{}); err == nil {
@@ -130,7 +129,7 @@ func (e *Environment) awaitCloud(ctx context.Context) error {
 		}
 		state, err := docker(ctx, "inspect", "--format", "{{.State.Running}}", cloudContainer(e.Name))
 		if err == nil && state != "true" {
-			// It logs on stderr, which is not what docker() returns.
+			// The cloud logs on stderr. docker() returns stdout only.
 			_, said := run(ctx, "sh", "-c", "docker logs --tail=10 "+cloudContainer(e.Name)+" 1>&2; exit 1")
 			return false, fmt.Errorf("the cloud has ended: %w", said)
 		}

@@ -1,8 +1,8 @@
 // Package environment makes a kind cluster that is a Hetzner cluster: the cluster
-// of package kind/cluster, fakecloud in a container on its network, which plays
+// of package kind/cluster, fakecloud in a container on its network as
 // the cloud, and a cloud-controller-manager in the cluster.
 //
-// What it puts together, in this order:
+// Its parts, in the order of their creation:
 //
 //   - The nodes' image (cluster.EnsureImage), the images of fakecloud and of the CCM
 //     (scripts/image: one static program each, nothing pulled).
@@ -12,16 +12,16 @@
 //     metadata at
 //     169.254.169.254. Its API and its control API are published on this host's
 //     loopback.
-//   - A network of the cloud, which is the Docker network, and a server for each
+//   - A network of the cloud for the Docker network, and a server for each
 //     node, with the node's address.
 //   - The hypervisor (package kind/nodes), a process in the background of
 //     this host: what happens to a server happens to its container. Its log and its process id are in Folder.
 //   - The CCM, on the control plane's node.
 //
-// What it leaves out: servers have no public addresses but Floating IPs, since a Docker network gives a container one address
+// Left out: servers have no public addresses but Floating IPs, since a Docker network gives a container one address
 // only; load balancers therefore reach servers by the private network. Load balancers' addresses
 // are reached from the host on Linux only; elsewhere, from a container on the network.
 //
-// Nothing but a folder in the user's cache is kept on disk: an environment that another
-// process made is found through Docker (Open).
+// On disk, it keeps only a folder in the user's cache: Open finds the environment of another
+// process through Docker.
 package environment

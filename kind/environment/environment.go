@@ -24,10 +24,9 @@ type Options struct {
 	Cluster cluster.Options
 	// NodeImage says where Cluster.Image comes from if that is empty, as in cluster.EnsureImage.
 	NodeImage string
-	// CloudArchive is an image of fakecloud with the name fakecloud:kind, ProbeArchive
-	// one of kind/cmd/probe with the name ProbeImage, CCMArchive one of the CCM with
-	// the name ccm-from-scratch:kind, as `docker save` writes them. Empty ones are
-	// built of this module, which must be around the working directory.
+	// CloudArchive is an image of fakecloud with the name fakecloud:kind, ProbeArchive one of kind/cmd/probe with the name ProbeImage,
+	// CCMArchive one of the CCM with the name ccm-from-scratch:kind, as `docker save` writes them. Empty ones are built of this module. The
+	// working directory must then be in its checkout.
 	CloudArchive, ProbeArchive, CCMArchive string
 	// Actions is how long the cloud's actions take, like fakecloud's flag. Default: realistic.
 	Actions string
@@ -72,7 +71,7 @@ type Environment struct {
 	Steps []Step
 }
 
-// ErrNoCloud says that there is a cluster, but no cloud around it.
+// ErrNoCloud says that a cluster exists, but without a cloud around it.
 var ErrNoCloud = errors.New("the cluster has no cloud")
 
 // Up makes an environment and returns when it can be used: each node is initialized by the CCM, the cluster's DNS runs, and
@@ -165,7 +164,7 @@ func (o Options) there(ctx context.Context, s *steps) (bool, error) {
 		s.say("the cluster %s is there: what is missing or dead is repaired (make down removes it)", o.Cluster.Name)
 		return true, nil
 	}
-	// Create finds that out, too, but only after images were built, which may take minutes.
+	// Create finds that out, too, but only after the build of the images. That may take minutes.
 	if err := o.Cluster.CheckFree(ctx); err != nil {
 		return false, err
 	}
@@ -220,9 +219,8 @@ func (o Options) cloud(ctx context.Context, e *Environment) error {
 	return e.awaitCloud(ctx)
 }
 
-// Open finds an environment that Up made, in this process or another. The error
-// wraps cluster.ErrNotFound when there is no cluster of the name, and ErrNoCloud when
-// it has no cloud.
+// Open finds an environment that Up made, in this process or another. The error wraps cluster.ErrNotFound if no cluster has the name, and
+// ErrNoCloud if the cluster has no cloud.
 func Open(ctx context.Context, name string) (*Environment, error) {
 	c, err := cluster.Open(ctx, name)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 // hypervisorName is the hypervisor's name in the cloud.
 const hypervisorName = "kind"
 
-// RunHypervisor keeps the environment's servers and containers in step until the context is done. It returns an error only if
-// another hypervisor has taken its place.
+// RunHypervisor keeps the environment's servers and containers in step until the context is done. It returns an error only if another
+// hypervisor takes its place.
 func (e *Environment) RunHypervisor(ctx context.Context, log *slog.Logger) error {
 	driver := e.driver()
 	driver.Logger = log
@@ -71,7 +71,7 @@ func (o Options) hypervisor(ctx context.Context, e *Environment) error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	// Not with the context: it continues when this process has ended.
+	// It continues after the end of the context and of this process.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.Hypervisor[0], o.Hypervisor[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's Ctrl-C is not for it
@@ -124,8 +124,7 @@ func hypervisorProcess(ctx context.Context, cluster string) (int, error) {
 	return pid, nil
 }
 
-// stopHypervisor ends the hypervisor that was started in the background, if it runs,
-// and returns when it has ended.
+// stopHypervisor ends the hypervisor that was started in the background, if it runs, and waits for its end.
 func stopHypervisor(ctx context.Context, cluster string) error {
 	pid, err := hypervisorProcess(ctx, cluster)
 	if err != nil || pid == 0 {

@@ -28,8 +28,8 @@ var (
 	probeProgram   = program{"probe", build.Module + "/kind/cmd/probe", ProbeImage}
 )
 
-// ProbeImage is the name of the image of kind/cmd/probe, which all nodes have: pods that say what has reached
-// them.
+// ProbeImage is the name of the image of kind/cmd/probe. All nodes have it: its pods describe the requests
+// that reach them.
 const ProbeImage = "probe:kind"
 
 // build makes an archive with the program's image, as `docker save` writes it, and

@@ -12,8 +12,9 @@ import (
 // machineControllerName is the name of the machine controller's Deployment.
 const machineControllerName = "machine-controller"
 
-// DeployMachineController has the cluster run the machine controller of this module, whose provider IDs begin with prefix, such as
-// hcloud. It stays with the cluster. It returns when its pod is ready, for which it needs the Secret that DeployCCM makes.
+// DeployMachineController has the cluster run the machine controller of this module. prefix begins the controller's provider IDs, such as
+// hcloud. The controller stays with the cluster. Its pod needs the Secret that DeployCCM makes. DeployMachineController returns when the
+// pod is ready.
 func (e *Environment) DeployMachineController(ctx context.Context, prefix string) error {
 	archive, err := machineProgram.build(ctx, e.Name, e.Progress)
 	if err != nil {

@@ -14,9 +14,8 @@ const proxyPort = "3128"
 // outsideContainer is the name of the container that is outside of the cluster.
 func outsideContainer(cluster string) string { return cluster + "-outside" }
 
-// outside starts a container on the cluster's network that does not belong to the cluster. Its proxy leads this host there:
-// on Docker Desktop, addresses of the network cannot be reached from the host. The probe's image, which is also loaded into
-// all nodes, is the container's.
+// outside starts a container on the cluster's network that does not belong to the cluster. Its proxy leads this host there: on Docker
+// Desktop, addresses of the network cannot be reached from the host. The container uses the probe's image, as pods of the nodes do.
 func (o Options) outside(ctx context.Context, e *Environment) error {
 	state, err := containerState(ctx, outsideContainer(e.Name))
 	if err != nil {

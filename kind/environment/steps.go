@@ -34,8 +34,8 @@ func (s *steps) say(format string, args ...any) {
 	fmt.Fprintf(s.out, "%6.1f s  %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// step runs work and says when it begins, that it still runs, and what it took. Its
-// error has the step's name.
+// step runs work. It prints the beginning, repeats that the work is still running, and prints the
+// duration at the end. Its error has the step's name.
 func (s *steps) step(name string, work func() error) error {
 	s.say("%s ...", name)
 	begin := time.Now()

@@ -16,8 +16,7 @@ import (
 type Adoption struct {
 	// Client of the project that gets the servers.
 	Client *hcloud.Client
-	// Network is the name of the cloud's network that the Docker network plays. It is created if
-	// there is none.
+	// Network is the name of the cloud's network that the Docker network plays. Adopt creates it if necessary.
 	Network string
 	// IPRange is the range of that network, Subnet the range of its subnet that servers are in.
 	IPRange, Subnet netip.Prefix
@@ -25,22 +24,21 @@ type Adoption struct {
 	ServerType, Image, Location string
 	// Labels of the servers, in addition to ContainerLabel.
 	Labels map[string]string
-	// PublicIPv4 and PublicIPv6 give the servers public addresses, which lead nowhere unless
-	// the host routes them.
+	// PublicIPv4 and PublicIPv6 give the servers public addresses. These lead nowhere unless the host routes them.
 	PublicIPv4, PublicIPv6 bool
 }
 
-// Adopted is what Adopt has made or found.
+// Adopted are the objects that Adopt made or found.
 type Adopted struct {
 	Network *hcloud.Network
 	// Servers, by the name of their containers.
 	Servers map[string]*hcloud.Server
 }
 
-// Adopt makes a server of each container that has none yet, through the API as any client does: with the
-// container's name, its address as the private one, and the label ContainerLabel. The control plane's is
-// protected against deletion and rebuild. Calling it again creates nothing. It works before and while a hypervisor is
-// attached. Without one, a server whose container does not run does not show as off until a hypervisor attaches.
+// Adopt makes a server of each container that has none yet, through the API as any client does: with the container's name, its address as
+// the private one, and the label ContainerLabel. The control plane's is protected against deletion and rebuild. Calling it again creates
+// nothing. It works before and while a hypervisor is attached. Without a hypervisor, the server of a stopped container shows as running
+// until one attaches.
 func Adopt(ctx context.Context, a Adoption, containers []Container) (Adopted, error) {
 	a.ServerType, a.Image, a.Location = cmp.Or(a.ServerType, "cpx22"), cmp.Or(a.Image, "debian-12"), cmp.Or(a.Location, "fsn1")
 	network, err := a.network(ctx)

@@ -37,10 +37,10 @@ const (
 	diskOpsV1      = "/sys/fs/cgroup/blkio/blkio.throttle.io_serviced_recursive"
 )
 
-// Counters implements Driver. It reads the files in the container, all in one command: they are exact, and the same on
-// Linux, macOS and WSL. docker stats, which asks for no process in the container, rounds to four digits (a node that has
-// received 1 GB seems to receive nothing or 1 MB), counts neither packets nor operations, and takes two seconds. grep
-// prints the name of the file before each line. It fails if one of them is missing, which says nothing.
+// Counters implements Driver. It reads the files in the container, all in one command: they are exact, and the same on Linux, macOS and
+// WSL. docker stats would need no process in the container, but rounds to four digits (a node that received 1 GB seems to receive nothing
+// or 1 MB), counts neither packets nor operations, and takes two seconds. grep prints the name of the file before each line. It fails if
+// one of the files is missing: that says nothing.
 func (d *Docker) Counters(ctx context.Context, name string) (Counters, error) {
 	files := strings.Join([]string{uptimeFile, interfacesFile, cpuFile, diskFile, cpuFileV1, diskBytesV1, diskOpsV1}, " ")
 	text, err := docker(ctx, nil, "exec", name, "sh", "-c", "grep -s '' "+files+" || true")
@@ -161,7 +161,7 @@ func addNumber(counter *uint64, text string) error {
 	return err
 }
 
-// usage returns what was used between two readings; false if no time has passed or a counter has begun again.
+// usage returns the usage between two readings. It returns false if no time passed, or if a counter started again at 0.
 func usage(before, after Counters) (hypervisor.Usage, bool) {
 	seconds := (after.Uptime - before.Uptime).Seconds()
 	ok := seconds > 0 && after.CPU >= before.CPU

@@ -11,7 +11,7 @@
 //	shutdown_server     systemd is asked to shut down, as by ACPI; the server is off when it has
 //	reboot_server       docker restart: systemd is asked, and the container started again
 //	reset_server        docker kill, then docker start
-//	rebuild_server      the container is removed and made anew, user data is run again
+//	rebuild_server      the container is removed and made again, user data is run again
 //	change_server_type  docker start; what a container may use is not limited
 //	delete_server       docker rm, with its volumes
 //
@@ -19,8 +19,8 @@
 //
 // A container has its server's name, and its address is the server's: the private one in the
 // network that the cluster's Docker network plays, else the public IPv4, if the cloud takes
-// those from that network too. A server with neither is on without a container, until it is attached to the network. One for
-// which there is no image, no free address or no room cannot be backed: start_server, or attach_to_network, fails with the
+// those from that network too. A server with neither is on without a container, until it is attached to the network. A server
+// cannot be backed without an image, a free address and room on the host: start_server, or attach_to_network, fails with the
 // code resource_unavailable and says why. A server that has another address at its next start gets its container there.
 //
 // When a container has started for the first time, and its containerd answers, the server's user
@@ -30,10 +30,10 @@
 //
 //	kubeadm join --config=/kind/kubeadm.conf
 //
-// Every 10 seconds, the counters of each container that runs are read, and the cloud is told what the server uses, for its
-// metrics.
+// Every 10 seconds, the hypervisor reads the counters of each running container, and reports the server's usage to the cloud,
+// for the metrics.
 //
-// Containers that were there before, which kind made, become servers by [Adopt].
+// Containers that kind made before become servers by [Adopt].
 //
 // Left out: images (all nodes run the cluster's node image, whatever the server's is), rescue systems, ISOs,
 // snapshots, consoles; disks, cores and memory of server types; interfaces that a server gets or loses while its

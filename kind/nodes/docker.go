@@ -127,8 +127,7 @@ func (d *Docker) Move(ctx context.Context, name string, to netip.Addr) error {
 	return d.Cluster.Move(ctx, name, to)
 }
 
-// Start implements Driver. It returns when systemd listens, so that a node for which this
-// host has no room does not count as running.
+// Start implements Driver. It returns when systemd listens. A node that does not fit on this host therefore does not count as running.
 func (d *Docker) Start(ctx context.Context, name string) error {
 	if err := d.Cluster.PowerOn(ctx, name); err != nil {
 		return err
@@ -145,8 +144,8 @@ func (d *Docker) Kill(ctx context.Context, name string) error {
 	return err
 }
 
-// Shutdown implements Driver. systemd shuts down on this signal, which kind's image names as the
-// one to stop it. Before systemd listens the signal would be lost, and the server would never be off.
+// Shutdown implements Driver. systemd shuts down on this signal: kind's image names it as the one to stop it. Before systemd listens the
+// signal would be lost, and the server would never be off.
 func (d *Docker) Shutdown(ctx context.Context, name string) error {
 	if err := d.awaitSystemd(ctx, name); err != nil {
 		return ctx.Err() // it is off already, or the caller has stopped waiting
@@ -179,7 +178,7 @@ func (d *Docker) awaitSystemd(ctx context.Context, name string) error {
 	}
 }
 
-// died says why a container has ended right after it was started.
+// died says why a container exited right after its start.
 func (d *Docker) died(ctx context.Context, name string) error {
 	log, _ := docker(ctx, nil, "logs", "--tail=5", name)
 	if strings.Contains(log, "Too many open files") {
@@ -283,7 +282,7 @@ func (d *Docker) join(ctx context.Context, name string) error {
 
 func (d *Docker) retryJoin() time.Duration { return cmp.Or(d.RetryJoin, 5*time.Second) }
 
-// pause waits before another attempt. It returns false if the context has ended.
+// pause waits before another attempt. It returns false if the context is done.
 func (d *Docker) pause(ctx context.Context) bool {
 	select {
 	case <-time.After(d.retryJoin()):
@@ -320,7 +319,7 @@ func (d *Docker) prepare(ctx context.Context, name string) error {
 	return fmt.Errorf("the container %s is gone", name)
 }
 
-// explain adds the end of what user data has printed to an error.
+// explain adds the last output of user data to an error.
 func (d *Docker) explain(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return err

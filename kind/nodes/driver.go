@@ -9,9 +9,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
-// ContainerLabel is the label of a server whose node is a container that exists already: its
-// value is the container's name. A server that is created with it gets that container instead of
-// a new one.
+// ContainerLabel is the label of a server for a container that exists already: its value is the container's name. A server that is created
+// with it gets that container instead of a new one.
 const ContainerLabel = "kind.ccm-from-scratch/container"
 
 // NoNodeLabel is the label of a server that gets no node: attach with Selector, and its
@@ -57,7 +56,7 @@ type Driver interface {
 	Shutdown(ctx context.Context, name string) error
 	// Restart asks the node to shut down and starts it again.
 	Restart(ctx context.Context, name string) error
-	// Remove takes the container away with all that it holds. It succeeds if there is none.
+	// Remove takes the container away with its contents. It succeeds if the container does not exist.
 	Remove(ctx context.Context, name string) error
 	// Boot does what a server does when it boots, in a container that was started: it waits until
 	// the node is up, and runs user data or joins the cluster if that was not done yet. Notes
@@ -71,7 +70,7 @@ type Driver interface {
 	Watch(ctx context.Context, changed func(name string)) error
 }
 
-// CodeUnavailable is the code of an action whose server cannot be backed by a container.
+// CodeUnavailable is the code of an action that fails because the server cannot get a container.
 const CodeUnavailable = "resource_unavailable"
 
 // unavailable is an error of Create with a reason that a client can understand.

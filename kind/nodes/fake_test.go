@@ -87,7 +87,7 @@ func (f *fakeDriver) setLocked(name string, c *nodes.Container) {
 	f.touchLocked()
 }
 
-// power changes whether a container runs; an error if there is none.
+// power starts or stops a container. It returns an error for a missing one.
 func (f *fakeDriver) power(name string, on bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -232,7 +232,7 @@ func (f *fakeDriver) Watch(ctx context.Context, changed func(string)) error {
 	}
 }
 
-// await waits until cond, which is called with mu held, is true.
+// await waits until cond is true. It calls cond with mu held.
 func (f *fakeDriver) await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for {

@@ -16,8 +16,8 @@ import (
 
 // Options configure a Hypervisor. Attach and Driver must be set.
 type Options struct {
-	// Attach connects to the cloud with the method AttachHypervisor: of a remote.Client, or of a cloud in
-	// this process. It is called again whenever the session has ended.
+	// Attach connects to the cloud with the method AttachHypervisor: of a remote.Client, or of a cloud in this process. Run calls it again
+	// after the end of a session.
 	Attach func(context.Context) (hypervisor.Session, error)
 	// Driver makes and switches the containers.
 	Driver Driver
@@ -65,7 +65,7 @@ func (r result) of(t hypervisor.Task) bool {
 	return r.task.Command == t.Command && r.task.Guest.Server == t.Guest.Server && r.task.Guest.Name == t.Guest.Name
 }
 
-// New returns a hypervisor, which does nothing until [Hypervisor.Run].
+// New returns a hypervisor. It does nothing until [Hypervisor.Run].
 func New(o Options) *Hypervisor {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -79,8 +79,8 @@ func New(o Options) *Hypervisor {
 	return &Hypervisor{o: o, log: o.Logger, servers: map[int64]*server{}, results: map[int64]result{}}
 }
 
-// Run works until the context is done; then it leaves the containers as they are, and what it has
-// not finished to its successor. It returns an error only if another hypervisor has taken its place.
+// Run works until the context is done. It then leaves the containers as they are, and unfinished work to its successor. It returns an error
+// only if another hypervisor takes its place.
 func (h *Hypervisor) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer h.background.Wait()
@@ -105,7 +105,7 @@ func (h *Hypervisor) Run(ctx context.Context) error {
 // pause waits before something is tried again.
 func (h *Hypervisor) pause(ctx context.Context) { h.wait(ctx, retryAfter) }
 
-// wait waits for a time. It returns false if the context has ended.
+// wait waits for a time. It returns false if the context is done.
 func (h *Hypervisor) wait(ctx context.Context, d time.Duration) bool {
 	timer := h.o.Clock.NewTimer(d)
 	defer timer.Stop()
@@ -144,7 +144,7 @@ func (h *Hypervisor) attached(ctx context.Context) error {
 	}
 }
 
-// begin binds the servers that there are to containers, and tells the cloud which of them run.
+// begin binds the existing servers to containers, and tells the cloud which of them run.
 func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, containers []Container) {
 	guests := session.Guests()
 	h.mu.Lock()

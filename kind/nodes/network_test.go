@@ -14,7 +14,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
-// networks is a world whose containers have addresses in one of the cloud's networks only, as with Docker.
+// networks is a world of containers with addresses in only one of the cloud's networks, as with Docker.
 type networks struct {
 	*world
 	cluster, other *hcloud.Network
@@ -218,7 +218,7 @@ func TestAServerThatWasAttachedElsewhereWhileItWasOffMoves(t *testing.T) {
 	n.act(n.client.Server.Poweron(t.Context(), s))
 	n.wantCalls("kill node", "move node", "start node", "boot node")
 	n.wantAddress("172.30.1.9")
-	// Without a network it is on without its container, which it keeps.
+	// Without a network it is on without its container. It keeps the container.
 	n.act(n.client.Server.Poweroff(t.Context(), s))
 	n.detach(s, n.cluster)
 	n.act(n.client.Server.Poweron(t.Context(), s))

@@ -86,7 +86,7 @@ func (s *server) work(ctx context.Context) {
 	}
 }
 
-// do carries out one task, tells the result and looks at what has become of the container.
+// do carries out one task, reports the result and checks the state of the container.
 func (s *server) do(ctx context.Context, t hypervisor.Task) {
 	h := s.hypervisor
 	begin := h.o.Clock.Now()
@@ -228,8 +228,8 @@ func checkAddress(m hypervisor.Guest, name string, containers []Container) error
 	return unavailable(fmt.Sprintf("the container %s has the address %s, the server has another", name, at))
 }
 
-// start powers the server on. Its container is made if there is none, and has the address that the server has now. A server
-// without an address is on without its container.
+// start powers the server on. It makes a missing container, with the server's current address. A server without an address is on without
+// its container.
 func (s *server) start(ctx context.Context, m hypervisor.Guest) error {
 	driver := s.hypervisor.o.Driver
 	if name, _ := s.bound(); name == "" {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// usageInterval is the time between two measurements, in the time of Options.Clock. It is well below the minute for which a
-// report counts. To measure a node takes 0.2 seconds on two busy cores, most of which is Docker's.
+// usageInterval is the time between two measurements, in the time of Options.Clock. A report counts for a minute: the interval is well
+// below that. Measuring a node takes 0.2 seconds on two busy cores, mostly in Docker.
 const usageInterval = 10 * time.Second
 
 // meter measures what containers use. One goroutine uses it.

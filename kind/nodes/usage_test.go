@@ -16,7 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
-// metered is a world whose hypervisor measures the server "node", and what it has reported of it.
+// metered is a world with a hypervisor that measures the server "node", and the reports about it.
 type metered struct {
 	*world
 	clock  *steppingClock
@@ -120,7 +120,7 @@ func TestAContainerThatIsOffIsNotMeasured(t *testing.T) {
 	}
 	m.act(m.client.Server.Poweron(t.Context(), m.server))
 	m.driver.awaitCall(t, "boot node")
-	// Its counters have begun again, even if they are larger.
+	// Its counters started again, even if they are larger.
 	for i, want := range []int{0, 1} {
 		if got := m.round(at(30+10*i), nil); len(got) != want {
 			t.Errorf("reading %d after the start: %+v, want %d reports", i, got, want)

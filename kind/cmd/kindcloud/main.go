@@ -5,8 +5,8 @@
 //	kindcloud env           print that again
 //	kindcloud dev           build the CCM and have the cluster run it
 //	kindcloud load IMAGE    put an image that Docker has into all nodes, and into later ones
-//	kindcloud status        show what works and what does not, and how to restart that
-//	kindcloud hypervisor    what up starts in the background
+//	kindcloud status        show each part's state, and how to restart a broken one
+//	kindcloud hypervisor    run the hypervisor; up starts it in the background
 //	kindcloud image         print the name of a node image that Docker has
 //	kindcloud down          remove it all
 //

@@ -1,12 +1,12 @@
-// Command probe runs inside and outside of the clusters of the e2e suite: as a pod behind Services that says what has reached
-// it and, with -proxy, as a way into the cluster's network from outside.
+// Command probe runs inside and outside of the clusters of the e2e suite: as a pod behind Services that describes the requests
+// that reach it and, with -proxy, as a way into the cluster's network from outside.
 //
 // As a pod it answers HTTP on all PORTS ("80,8080-8099,9000-9099"), with a PROXY protocol header before the
 // request or without:
 //
-//	GET /             who was reached and what arrived there: see package e2e/whoami
-//	GET /ready        200, or what PUT /ready?status=503 asked for
-//	GET /fetch?url=   asks that URL from here, and returns the answer; 502 with the error if there is none within 3 s
+//	GET /             the pod and the request that arrived: see package e2e/whoami
+//	GET /ready        200, or the status of the last PUT /ready?status=503
+//	GET /fetch?url=   asks that URL from here, and returns the answer; 502 with the error after 3 s without one
 //
 // POD_NAME and NODE_NAME come from the Downward API, SERVICE is the namespace/name of the Service in front. When told to end,
 // it continues to answer for GRACE (default 5s), so that load balancers notice in time that it ends. It stays ready

@@ -103,7 +103,7 @@ func (p *pod) handler() http.Handler {
 	return mux
 }
 
-// answer says who was reached and what arrived there.
+// answer describes the pod and the request that arrived.
 func (p *pod) answer(w http.ResponseWriter, r *http.Request) {
 	a := whoami.To(r)
 	a.Node, a.Pod, a.Service = p.node, p.pod, p.service

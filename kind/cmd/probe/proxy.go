@@ -37,7 +37,7 @@ func connect(w http.ResponseWriter, r *http.Request) {
 	pass(client, buffered.Reader, to)
 }
 
-// pass copies both ways until both sides have ended. When one side closes its half, the other side learns it.
+// pass copies both ways until both sides end. When one side closes its half, the other side learns it.
 func pass(client net.Conn, said *bufio.Reader, to net.Conn) {
 	done := make(chan struct{})
 	go func() {

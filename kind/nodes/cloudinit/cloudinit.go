@@ -3,7 +3,7 @@
 //
 // Honoured:
 //
-//   - a script, which begins with #!: it is run by whatever it names
+//   - a script that begins with #!: the program that it names runs it
 //   - #cloud-config with bootcmd, write_files (content, encoding, owner, permissions, append) and
 //     runcmd, each command a text for sh or a list of words
 //   - ## template: jinja before it, for variables alone: {{ ds.meta_data.local_hostname }},
@@ -11,11 +11,11 @@
 //   - MIME multipart messages of such parts, as cloud-init's make-mime writes them
 //
 // The order is cloud-init's: bootcmd, write_files, then scripts, then runcmd. A command that fails
-// does not keep the next from running. What they print is in /var/log/cloud-init-output.log, the user data and
-// what was made of it in /var/lib/cloud/instance, where the file boot-finished shows that it has ended.
+// does not keep the next from running. Their output is in /var/log/cloud-init-output.log, the user data and
+// its scripts in /var/lib/cloud/instance. The file boot-finished there marks the end.
 //
-// Left out: every other module (packages, users, ssh_authorized_keys, ntp, …), which is said in
-// Script.Notes; that bootcmd runs at every boot, not just the first; the merging of keys that are in
+// Left out: every other module (packages, users, ssh_authorized_keys, ntp, …; Script.Notes names
+// those that the user data has); that bootcmd runs at every boot, not just the first; the merging of keys that are in
 // several parts (lists are appended); #include, boothooks, part handlers, compressed user data.
 package cloudinit
 
@@ -59,8 +59,7 @@ type plan struct {
 	notes           []string
 }
 
-// Compile makes a script of user data. It returns an error for what it cannot read, which
-// cloud-init would only log.
+// Compile makes a script of user data. It returns an error for user data that it cannot read. cloud-init would only log that.
 func Compile(userData string, i Instance) (Script, error) {
 	i.Dir, i.Log = cmp.Or(i.Dir, "/var/lib/cloud/instance"), cmp.Or(i.Log, "/var/log/cloud-init-output.log")
 	var p plan
@@ -180,7 +179,7 @@ func (p *plan) script(userData string, i Instance) []byte {
 	return b.Bytes()
 }
 
-// commands writes a list of commands as one script, whose last command says whether it failed.
+// commands writes a list of commands as one script. The last command of the script says whether it failed.
 func (p *plan) commands(line func(string, ...any), name string, commands []command) {
 	if len(commands) == 0 {
 		return

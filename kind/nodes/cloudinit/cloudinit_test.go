@@ -28,7 +28,7 @@ func newNode(t *testing.T) *node {
 	}}
 }
 
-// data is user data in which ROOT stands for the folder.
+// data replaces ROOT in user data by the folder.
 func (n *node) data(userData string) string { return strings.ReplaceAll(userData, "ROOT", n.root) }
 
 // boot runs the user data and returns the script's error.

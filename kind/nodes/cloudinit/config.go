@@ -54,7 +54,7 @@ type file struct {
 	Owner       string          `json:"owner"`
 	Permissions json.RawMessage `json:"permissions"`
 	Append      bool            `json:"append"`
-	// Defer puts it off until packages and users are there, which is never later here.
+	// Defer puts it off until packages and users are there. Here they always are.
 	Defer bool `json:"defer"`
 
 	mode  string
@@ -74,7 +74,7 @@ func (f *file) check() error {
 	return err
 }
 
-// mode reads permissions: a text in octal, or a number, which YAML has read as octal.
+// mode reads permissions: a text in octal, or a number that YAML parsed as octal.
 func mode(permissions json.RawMessage) (string, error) {
 	if len(permissions) == 0 || string(permissions) == "null" {
 		return "644", nil
