@@ -66,12 +66,12 @@ func Run(ctx context.Context, root *cobra.Command) (code int, err error) {
 	return 1, err
 }
 
-// kinds say what the flags of a type take.
+// kinds describe the values of flags, by type.
 var kinds = map[string]string{
 	"int": "a whole number", "uint16": "a whole number from 0 to 65535", "bool": "true or false", "duration": "a duration such as 90s",
 }
 
-// flagError says in plain words what is wrong with a flag.
+// flagError explains a mistake in a flag in plain words.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError

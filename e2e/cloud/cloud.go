@@ -1,7 +1,7 @@
-// Package cloud is what the conformance specs need of a cloud, in the terms of Kubernetes. A [Driver] connects them with one.
+// Package cloud is the conformance specs' view of a cloud, in the terms of Kubernetes. A [Driver] connects the specs with a cloud.
 //
-// A driver implements [Cloud], and of the optional interfaces ([Router], [Renamer], [Faulty], …) those that its cloud has something
-// for. A spec that needs one that the driver lacks is reported as unsupported, with the reason.
+// A driver implements [Cloud], and those optional interfaces ([Router], [Renamer], [Faulty], …) that its cloud can support. A spec that
+// needs another one is reported as unsupported, with the reason.
 //
 // Clouds differ more than their APIs' names suggest, so the interface asks for no more than Kubernetes promises: an ID is any text, an
 // address may come minutes after its load balancer, the health of a target may be unknown, a target may be a bare address.
@@ -23,7 +23,7 @@ import (
 // ErrNotFound is the error, perhaps wrapped, of a method that is given a server, load balancer or route that does not exist.
 var ErrNotFound = errors.New("not found")
 
-// LabelRun is the label with the run's name on what a run creates in a cluster, and in a cloud that has labels.
+// LabelRun is the label with the run's name on the objects that a run creates in a cluster, and in a cloud that has labels.
 const LabelRun = "ccm-from-scratch-e2e/run"
 
 // Driver makes clouds for specs.
@@ -34,7 +34,7 @@ type Driver interface {
 	Open(context.Context, Options) (Cloud, error)
 }
 
-// Options are what a driver is told of the run.
+// Options describe the run to a driver.
 type Options struct {
 	// ProviderPrefix is how the provider IDs of the CCM under test begin, such as hcloud://.
 	ProviderPrefix string
@@ -45,7 +45,7 @@ type Options struct {
 	// Servers and LoadBalancers are loopback addresses of this host that no other cloud of the run uses. Start gives each server one of
 	// the first, where its node ports are open, and each load balancer one of the second.
 	Servers, LoadBalancers netip.Prefix
-	// Log gets what explains a failed spec.
+	// Log gets lines that help to explain a failed spec.
 	Log io.Writer
 	// Settings are those of a spec that is written for one cloud. Other drivers ignore them.
 	Settings any
@@ -67,7 +67,7 @@ type Cloud interface {
 	LoadBalancers(context.Context) ([]LoadBalancer, error)
 	// DeleteLoadBalancer deletes a load balancer, as a person would who does not know of the cluster.
 	DeleteLoadBalancer(ctx context.Context, id string) error
-	// CCM is what a CCM of this cloud is started with.
+	// CCM is the configuration of a CCM of this cloud.
 	CCM() CCM
 	// Close removes everything that Start created.
 	Close() error
@@ -85,10 +85,10 @@ type CCM struct {
 
 // Server is a server of a cloud.
 type Server struct {
-	// ID is what the cloud calls it. It is never used again for another server.
+	// ID is the cloud's ID of the server. The cloud never uses it again for another server.
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// ProviderID is what spec.providerID of its node must be.
+	// ProviderID is the wanted spec.providerID of its node.
 	ProviderID string `json:"providerID"`
 	// Addresses are those of the types InternalIP and ExternalIP that its node must have.
 	Addresses []corev1.NodeAddress `json:"addresses"`
@@ -132,7 +132,7 @@ type Target struct {
 	Health  Health `json:"health"`
 }
 
-// Health is what a cloud says about a target.
+// Health is a target's health, as the cloud reports it.
 type Health string
 
 // The health of targets.
@@ -152,7 +152,7 @@ type Renamer interface {
 type Router interface {
 	Routes(context.Context) ([]Route, error)
 	AddRoute(context.Context, Route) error
-	// DeleteRoute deletes a route. The error is ErrNotFound if what is for the destination leads elsewhere.
+	// DeleteRoute deletes a route. The error is ErrNotFound if the destination's route leads elsewhere.
 	DeleteRoute(context.Context, Route) error
 }
 
@@ -177,11 +177,11 @@ type Mute interface {
 	ForwardsNothing()
 }
 
-// Subject is what a call of the cloud's API is about.
+// Subject is the kind of object that a call of the cloud's API is about.
 type Subject string
 
-// The subjects of calls. What belongs to a load balancer, such as its certificate, counts as one. Everything else, such as actions, is
-// Other.
+// The subjects of calls. A part of a load balancer, such as its certificate, counts as a load balancer. Everything else, such as actions,
+// is Other.
 const (
 	AboutServers       Subject = "server"
 	AboutLoadBalancers Subject = "load-balancer"
@@ -199,7 +199,7 @@ type Request struct {
 	About Subject   `json:"about"`
 	// ID is that of the server or load balancer, empty if it is about none, or if it creates one.
 	ID string `json:"id,omitempty"`
-	// Text is what a report shows, such as "GET /servers → 200".
+	// Text is the request in reports, such as "GET /servers → 200".
 	Text string `json:"text"`
 	// Kind is equal for requests of one kind, such as "GET /servers". A CCM that sends another kind for the first time still begins.
 	Kind string `json:"kind"`
@@ -243,7 +243,7 @@ const (
 	Writes Calls = "write"
 )
 
-// Effect is what happens to a call that fails. A driver that has nothing for one returns errors.ErrUnsupported.
+// Effect is how a call fails. A driver that cannot produce an effect returns errors.ErrUnsupported.
 type Effect string
 
 // The effects.
@@ -260,7 +260,7 @@ const (
 	RateLimited Effect = "rate-limited"
 	// Conflict: someone else changes the same thing now.
 	Conflict Effect = "conflict"
-	// NothingFound: what is asked for by its ID does not exist, as with an endpoint that has a wrong path. Lists may fail, too.
+	// NothingFound: an object that a call asks for by ID does not exist, as with an endpoint that has a wrong path. Lists may fail, too.
 	NothingFound Effect = "nothing-found"
 	// EmptyLists: every list is empty, as of an old cache or of another project.
 	EmptyLists Effect = "empty-lists"

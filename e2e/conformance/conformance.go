@@ -24,7 +24,7 @@ const Conformance = "conformance"
 // Sources of the promises that the specs check. The interfaces are those of k8s.io/cloud-provider/cloud.go. Their comments say how a CCM
 // must behave.
 const (
-	// metadata: the node controller writes what InstanceMetadata returns, and takes the taint away (KEP-2395).
+	// metadata: the node controller writes the result of InstanceMetadata, and takes the taint away (KEP-2395).
 	metadata = " [InstancesV2.InstanceMetadata; KEP-2395]"
 	// exists: "InstanceExists returns true if the instance for the given node exists"; an error does not answer the question.
 	exists = " [InstancesV2.InstanceExists; node lifecycle controller]"

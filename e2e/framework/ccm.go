@@ -22,8 +22,7 @@ type CCM struct {
 	start *start
 }
 
-// Replica is one cloud-controller-manager: a process on the embedded cluster, else what runs in the cluster's
-// pods.
+// Replica is one cloud-controller-manager: a process on the embedded cluster, else the pods of the cluster.
 type Replica struct {
 	*cluster.Process // nil if it runs in pods
 	// pods is where it runs, nil if it is a process, or if the suite may not change it.
@@ -105,7 +104,7 @@ func (r *Replica) Crash(ctx context.Context) {
 	}
 }
 
-// Log returns what the CCM has printed so far, without its flags.
+// Log returns the CCM's output so far, without its flags.
 func (r *Replica) Log() string {
 	GinkgoHelper()
 	if r.Process == nil {
@@ -124,8 +123,8 @@ func (r *Replica) Log() string {
 // denial is how an API server says that RBAC has no rule for a request.
 var denial = regexp.MustCompile(`User \\*"[^"]*" cannot [^\n]*`)
 
-// Denied returns what the CCM was not allowed to do in the cluster, by its log. No spec would notice much of
-// it, such as an event that is not recorded.
+// Denied returns the requests that the cluster refused because the CCM lacks rights, by its log. Specs would notice few of them: an event
+// that is not recorded fails no spec.
 func (r *Replica) Denied() []string {
 	GinkgoHelper()
 	return denial.FindAllString(r.Log(), -1)

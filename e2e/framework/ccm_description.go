@@ -39,10 +39,9 @@ type CCMDescription struct {
 	// is set.
 	Binary string `json:"binary,omitempty"`
 	Source string `json:"source,omitempty"`
-	// Manifest is a file with everything that deploys it into a cluster. On the embedded cluster, its service account says what the CCM
-	// may do; on an existing one, the CCM runs already. If empty, that of Setup is used. On a kind cluster, its container gets
-	// HCLOUD_ENDPOINT, Env and Args; it must read the token and the network's name from the keys token and network of the Secret hcloud
-	// in its namespace.
+	// Manifest is a file with everything that deploys it into a cluster. On the embedded cluster, its service account has the CCM's rights;
+	// on an existing one, the CCM runs already. If empty, that of Setup is used. On a kind cluster, its container gets HCLOUD_ENDPOINT, Env
+	// and Args; it must read the token and the network's name from the keys token and network of the Secret hcloud in its namespace.
 	Manifest string `json:"manifest,omitempty"`
 	// Image is the name of the container's image. Archive is a file of `docker save` with the image. The suite loads it into the nodes.
 	// Without Archive, the nodes pull the image.
@@ -65,8 +64,8 @@ type CCMDescription struct {
 	OwnerLabel string `json:"ownerLabel,omitempty"`
 	// UserAgent is a part of the User-Agent of its requests. It may be empty if the cloud does not record requests.
 	UserAgent string `json:"userAgent,omitempty"`
-	// RegionLabel and ZoneLabel are what its nodes have in the labels topology.kubernetes.io/region and zone, with the driver's
-	// names in braces. If empty, what the driver says of the server; if that is empty, specs do not look at the label.
+	// RegionLabel and ZoneLabel are the values of its nodes' labels topology.kubernetes.io/region and zone, with the driver's names in
+	// braces. If empty, the driver's values for the server count; if those are empty, specs do not look at the label.
 	RegionLabel string `json:"regionLabel,omitempty"`
 	ZoneLabel   string `json:"zoneLabel,omitempty"`
 	// HostName is the source of a node's address of type Hostname: "node" or "server", for the name of either. If empty, specs ignore that
@@ -143,8 +142,8 @@ func parseCCM(text []byte) (CCMDescription, error) {
 	return s.complete()
 }
 
-// complete checks a description and adds what follows from the rest. It takes no default from another CCM: one with another's identity
-// would fail every spec.
+// complete checks a description and derives the missing values. It takes no default from another CCM: one with another's identity would
+// fail every spec.
 func (s CCMDescription) complete() (CCMDescription, error) {
 	if err := s.validate(); err != nil {
 		return CCMDescription{}, err
@@ -258,8 +257,7 @@ func (s CCMDescription) known(settings map[string]string) map[string]string {
 	return settings
 }
 
-// Topology returns what a server's node must have in the labels topology.kubernetes.io/region and zone; "" if specs do not look at
-// the label.
+// Topology returns the wanted labels topology.kubernetes.io/region and zone of a server's node, or "" if specs do not look at the label.
 func (e *Env) Topology(s cloud.Server) (region, zone string) {
 	fill := filler(e.Cloud.CCM().Values)
 	return cmp.Or(fill(e.suite.CCM.RegionLabel), s.Region), cmp.Or(fill(e.suite.CCM.ZoneLabel), s.Zone)
@@ -274,7 +272,7 @@ func (s CCMDescription) Environment(values map[string]string) map[string]string 
 	return env
 }
 
-// filler returns what replaces names in braces by their values.
+// filler returns a function that replaces names in braces by their values.
 func filler(values map[string]string) func(string) string {
 	var pairs []string
 	for name, value := range values {

@@ -22,7 +22,7 @@ type PodCCM struct {
 	Configure func(context.Context, PodSettings) error
 	// Kill ends the CCM's processes without warning. The kubelet starts them again.
 	Kill func(context.Context) error
-	// Log returns what the CCM's pods have printed.
+	// Log returns the output of the CCM's pods.
 	Log func(context.Context) (string, error)
 	// Pods returns the CCM's pods, including those that are about to end.
 	Pods func(context.Context) ([]corev1.Pod, error)

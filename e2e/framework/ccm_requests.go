@@ -13,7 +13,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
-// Recorded reports whether the cloud remembers the CCM's requests. Elsewhere they are unknown, and specs look at what the cloud has.
+// Recorded reports whether the cloud remembers the CCM's requests. Elsewhere they are unknown, and specs look at the cloud's objects.
 func (e *Env) Recorded() bool {
 	_, ok := cloud.As[cloud.Recorder](e.Cloud)
 	return ok
@@ -42,7 +42,7 @@ func (c *CCM) Writes() int {
 }
 
 // ServiceWrites returns the number of the CCM's requests that change load balancers: its work for Services, without routes. If specs share
-// a cloud, only requests about objects that belong or belonged to the spec count. The refused creation of an object does not count there.
+// a cloud, only requests about objects that belong or belonged to the spec count. A refused creation does not count then.
 // Specs that count writes need the feature CallBudgets.
 func (c *CCM) ServiceWrites() int {
 	GinkgoHelper()
@@ -55,7 +55,7 @@ func (c *CCM) AwaitServiceWrites(ctx context.Context, n int) {
 	Eventually(c.ServiceWrites).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Equal(n))
 }
 
-// isServiceWrite reports whether a request changes what Services have in the cloud.
+// isServiceWrite reports whether a request changes objects of Services in the cloud.
 func isServiceWrite(r cloud.Request) bool { return r.Write && r.About == cloud.AboutLoadBalancers }
 
 func anyWrite(r cloud.Request) bool { return r.Write }

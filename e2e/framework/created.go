@@ -11,8 +11,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
-// EnvRun is the environment variable with the run's name, a label value of everything that the suite creates in an existing
-// cluster and cloud. `make e2e-clean` finds by it what a crash left.
+// EnvRun is the environment variable with the run's name, a label value of everything that the suite creates in an existing cluster and
+// cloud. `make e2e-clean` finds the remains of a crash by it.
 const EnvRun = "E2E_RUN"
 
 // RunName returns the name of the run.
@@ -24,7 +24,7 @@ const EnvKeep = "E2E_KEEP"
 // KeepFailed reports whether the objects of failed specs are kept.
 func KeepFailed() bool { return os.Getenv(EnvKeep) != "" && os.Getenv(EnvKeep) != "0" }
 
-// created records what belongs to a spec in a cloud that it may share with others.
+// created records the objects that belong to a spec in a cloud that it may share with others.
 type created struct {
 	mu sync.Mutex
 	// services are the UIDs of all Services that the spec created.
@@ -64,7 +64,7 @@ func (c *created) takeServers() []cloud.Server {
 	return servers
 }
 
-// CreatedServer notes a server that the spec created without CreateServer of the framework. It is deleted with the spec.
+// CreatedServer notes a server that the spec created in the cloud by itself. It is deleted with the spec.
 func (e *Env) CreatedServer(s cloud.Server) { e.created.addServer(s) }
 
 // Created notes an object that the spec created for a Service, or instead of the CCM. It belongs to the spec.
@@ -94,8 +94,8 @@ func (c *created) tag(id string, mark func() error) {
 	}
 }
 
-// Owns reports whether an object in the cloud belongs to the spec. It does if its Service is one of the spec's, and stays the spec's if the
-// Service loses it later. In the embedded cluster, all objects belong to the spec, since the cloud does.
+// Owns reports whether an object in the cloud belongs to the spec. It does after Created, and if its Service is one of the spec's, even if
+// the Service loses it later. On the embedded cluster, all objects belong to the spec, since the cloud does.
 func (e *Env) Owns(id string, service types.UID) bool {
 	c := &e.created
 	c.mu.Lock()
@@ -106,8 +106,8 @@ func (e *Env) Owns(id string, service types.UID) bool {
 	return c.resources[id]
 }
 
-// AlsoOwns has a function tell what belongs to the spec's Services besides load balancers, by ID, such as certificates. What a CCM does
-// with it counts as done for Services.
+// AlsoOwns adds a function that returns the IDs of objects other than load balancers, such as certificates, that belong to the spec's
+// Services. A CCM's changes of these objects count as work for Services.
 func (e *Env) AlsoOwns(f func(context.Context) []string) {
 	e.created.others = append(e.created.others, f)
 }

@@ -33,8 +33,7 @@ func PodOf(d appsv1.Deployment, name string) *corev1.Pod {
 	return pod
 }
 
-// OffHostNetwork returns a pod without what it can only do on its node's network: host ports, and probes of an address
-// of the node.
+// OffHostNetwork returns a pod without the parts that need its node's network: host ports, and probes of an address of the node.
 func OffHostNetwork(pod *corev1.Pod, namespace string) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.ObjectMeta = metav1.ObjectMeta{Name: pod.Name, Namespace: namespace, Labels: pod.Labels, Annotations: pod.Annotations}

@@ -91,7 +91,7 @@ type Shared struct {
 	CCM *PodCCM
 }
 
-// options returns what a driver is told of this run.
+// options describe this run to a driver.
 func (s *Suite) options(settings any) cloud.Options {
 	return cloud.Options{
 		ProviderPrefix: s.CCM.ProviderPrefix, OwnerLabel: s.CCM.OwnerLabel, UserAgent: s.CCM.UserAgent,
@@ -103,10 +103,10 @@ func (s *Suite) options(settings any) cloud.Options {
 // current is the suite that StartSuite returned.
 var current *Suite
 
-// Current returns what all specs of this process share. It is nil while the tree of specs is built.
+// Current returns the suite of this process. It is nil while the tree of specs is built.
 func Current() *Suite { return current }
 
-// unsupportedCloud begins the reason of a skipped spec that needs what the cloud, or its driver, does not have.
+// unsupportedCloud begins the reason of a skipped spec that needs an interface that the cloud's driver lacks.
 const unsupportedCloud = unsupportedPrefix + "the driver of the cloud does not implement cloud."
 
 // Capability returns the spec's cloud as one of the optional interfaces of package cloud. Without it, the spec ends as unsupported.

@@ -19,7 +19,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 )
 
-// Options say what a spec needs beyond the usual.
+// Options are a spec's special needs.
 type Options struct {
 	// Cloud is for the driver of the one cloud that the spec is written for (cloud.Options.Settings). It needs a cloud of the spec's own.
 	Cloud any
@@ -27,14 +27,14 @@ type Options struct {
 	CCM map[string]string
 	// NoCCM leaves starting the CCM to the spec.
 	NoCCM bool
-	// Spec decides what kind of node a server becomes. If nil, each server becomes an ordinary node.
+	// Spec decides the kind of node that a server becomes. If nil, each server becomes an ordinary node.
 	Spec func(node.Server) (node.Spec, bool)
 	// Pods changes the pods behind Services before they are created, where nodes are real.
 	Pods func(*appsv1.DaemonSet)
 }
 
-// Env is what one spec works with, in groups. Everything that a spec makes is removed after it. If the spec
-// failed, its report shows the logs, the requests and the state.
+// Env is the environment of one spec, in groups. Everything that a spec makes is removed after it. If the spec failed, its report shows the
+// logs, the requests and the state.
 type Env struct {
 	// Kube is an administrator's client of the cluster.
 	Kube kubernetes.Interface
@@ -91,7 +91,7 @@ type setup interface {
 	outsideAddress() string
 	// hypervisorLog returns the hypervisor's last lines about a server, or "" without a hypervisor.
 	hypervisorLog(server string) string
-	// report adds what explains a failure to the spec's report.
+	// report adds explanations of a failure to the spec's report.
 	report(context.Context)
 }
 
@@ -110,7 +110,7 @@ func NewEnv(ctx context.Context, options Options) *Env {
 	} else {
 		newSharedSetup(ctx, e)
 	}
-	// Cleanups run in reverse order: the report has to see what the others remove.
+	// Cleanups run in reverse order: the report comes before the others remove anything.
 	DeferCleanup(e.report)
 	return e
 }

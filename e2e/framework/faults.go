@@ -49,9 +49,9 @@ func (f *Fault) Met(ctx context.Context) int {
 // notExercised begins the reason of a spec that ends without a call that could fail.
 const notExercised = "not exercised: "
 
-// Await waits until n calls have met the fault. A CCM that makes other calls meanwhile, or none, has not failed the spec, but the spec
-// shows nothing: it ends as not exercised, with the calls that were seen. It fails if one of the checks does meanwhile: a CCM that has done
-// what it must not may make no further call.
+// Await waits until n calls meet the fault. A CCM that makes other calls meanwhile, or none, has not failed the spec, but the spec shows
+// nothing: it ends as not exercised, with the calls that were seen. Await also fails if one of the checks fails meanwhile: a CCM that did
+// something forbidden may make no further call.
 func (f *Fault) Await(ctx context.Context, n int, checks ...func()) {
 	GinkgoHelper()
 	wait := NewGomega(func(string, ...int) {}) // it returns false where Gomega's own Eventually fails the spec

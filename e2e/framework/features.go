@@ -40,10 +40,10 @@ const (
 	Release Feature = "release"
 	// Events: events report changes and problems of load balancers, with reasons such as CloudLoadBalancerRepaired.
 	Events Feature = "events"
-	// SettingEvents: events with the reasons InvalidSettings and UnknownAnnotation name invalid or unknown annotations,
-	// and no load balancer is created while an annotation is invalid. An existing one keeps what it has for it.
+	// SettingEvents: events with the reasons InvalidSettings and UnknownAnnotation name invalid or unknown annotations, and no load
+	// balancer is created while an annotation is invalid. An existing one keeps its current setting.
 	SettingEvents Feature = "setting-events"
-	// TypeLimits: what a load balancer's type has no room for is left out, and an event with the reason
+	// TypeLimits: settings that exceed the limits of a load balancer's type are left out, and an event with the reason
 	// LoadBalancerTypeLimit says so.
 	TypeLimits Feature = "type-limits"
 	// SmoothPorts: ports change one at a time, so that all others keep serving.
@@ -86,7 +86,7 @@ const (
 	CallBudgets Feature = "call-budgets"
 	// FaultTolerance: the CCM recovers from every kind of API error without a restart.
 	FaultTolerance Feature = "fault-tolerance"
-	// CrashSafety: after a crash at any request, the next CCM completes or removes what is half done.
+	// CrashSafety: after a crash at any request, the next CCM completes or removes half-done work.
 	CrashSafety Feature = "crash-safety"
 	// LeaderFence: a leader without its lease sends no more writes.
 	LeaderFence Feature = "leader-fence"

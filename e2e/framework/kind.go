@@ -36,13 +36,13 @@ func CurrentKind() ClusterKind {
 	return cmp.Or(ClusterKind(os.Getenv(EnvCluster)), Embedded)
 }
 
-// The labels that say where a spec can run. Without one of these, it runs everywhere. scripts/e2e.sh and NewEnv leave out
-// what cannot run.
+// The labels that say where a spec can run. Without one of these, it runs everywhere. scripts/e2e.sh and NewEnv leave out specs that cannot
+// run.
 const (
 	// OwnCloud is for specs that need a cloud, nodes or a CCM for themselves: they run on the embedded
 	// cluster only.
 	OwnCloud = "own-cloud"
-	// FakeOnly is for specs that use what only a simulated cloud has: its journal, its faults.
+	// FakeOnly is for specs that only a simulated cloud can serve: they use its journal or its faults.
 	FakeOnly = "fake-only"
 	// RealNodes is for specs that need kubelets, pods and a network between them: they do not run on the
 	// embedded cluster.
@@ -54,8 +54,8 @@ const (
 	Hour = "hour"
 )
 
-// Alone is for specs that change what all specs of a shared cluster have in common, such as its nodes, the CCM or the
-// answers of the cloud: there they run one at a time, and no other spec runs meanwhile.
+// Alone is for specs that change a common part of a shared cluster, such as its nodes, the CCM or the answers of the cloud: there they run
+// one at a time, and no other spec runs meanwhile.
 func Alone() []any {
 	if CurrentKind() == Embedded {
 		return nil
@@ -107,5 +107,5 @@ func (s *Suite) skipUnlessHere() {
 	}
 }
 
-// unsupportedPrefix begins the reason of a skipped spec that needs what the CCM, or the driver of its cloud, does not have.
+// unsupportedPrefix begins the reason of a skipped spec that needs a feature that the CCM, or the driver of its cloud, lacks.
 const unsupportedPrefix = "unsupported: "

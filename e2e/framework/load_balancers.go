@@ -23,7 +23,7 @@ func (lbs LoadBalancers) List(ctx context.Context) []cloud.LoadBalancer {
 	all, err := lbs.env.Cloud.LoadBalancers(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	own := slices.DeleteFunc(all, func(lb cloud.LoadBalancer) bool { return !lbs.env.Owns(lb.ID, lb.Service) })
-	// Only an existing cloud outlives the run: `make e2e-clean` finds there what a crash left.
+	// Only an existing cloud outlives the run: `make e2e-clean` finds the remains of a crash there.
 	if tagger, ok := cloud.As[cloud.Tagger](lbs.env.Cloud); ok && lbs.env.suite.Kind == Existing {
 		for _, lb := range own {
 			lbs.env.created.tag(lb.ID, func() error { return tagger.Tag(ctx, lb.ID, RunName()) })
@@ -114,7 +114,7 @@ func ListenPorts(lb cloud.LoadBalancer) []int {
 	return ports
 }
 
-// Settings returns a load balancer without what the cloud changes by itself: the health of its targets.
+// Settings returns a load balancer without the health of its targets, since the cloud changes that by itself.
 func Settings(lb cloud.LoadBalancer) cloud.LoadBalancer {
 	lb.Ports = slices.Clone(lb.Ports)
 	for i := range lb.Ports {

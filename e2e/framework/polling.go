@@ -40,7 +40,7 @@ func (p polling) WatchServers(ctx context.Context) (<-chan node.ServerEvent, err
 	return out, nil
 }
 
-// changes returns what has happened to servers since they were as known, and makes known the servers as they are.
+// changes returns the events between two views of the servers: known and servers. It updates known.
 func changes(known map[string]cloud.Server, servers []cloud.Server) (events []node.ServerEvent) {
 	there := map[string]bool{}
 	for _, s := range servers {

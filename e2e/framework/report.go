@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// report adds what explains a failure to the spec's report: the CCM's log, the requests that the cloud got, and
-// the cluster's events, nodes and Services.
+// report adds explanations of a failure to the spec's report: the CCM's log, the cloud's requests, and the
+// cluster's events, nodes and Services.
 func (e *Env) report(ctx context.Context) {
 	e.recordRequests()
 	if !CurrentSpecReport().Failed() {

@@ -6,7 +6,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
 
-// Setup is what the program that runs the specs says of all its runs. Its only user is package suite.
+// Setup has the settings of a program for all its runs of the specs. Its only user is package suite.
 type Setup struct {
 	// File is the path of a file that describes the cloud-controller-manager, CCM the description itself. EnvCCM, if set, wins over both.
 	File string
@@ -20,10 +20,10 @@ type Setup struct {
 	Kubeconfig string
 }
 
-// configured is what Configure was given.
+// configured is the argument of Configure.
 var configured Setup
 
-// Configure sets what all runs of this program have in common. It comes before the specs run.
+// Configure sets the common settings of all runs of this program. It comes before the specs run.
 func Configure(s Setup) error {
 	if s.File != "" && s.CCM.Name != "" {
 		return errors.New("the cloud-controller-manager is described twice: set either File or CCM in suite.Config")

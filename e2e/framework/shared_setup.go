@@ -213,7 +213,7 @@ func (s *sharedSetup) report(ctx context.Context) {
 	AddReportEntry("log of the CCM", ReportEntryVisibilityFailureOrVerbose, LastLines(withoutNoise(text), 200))
 }
 
-// remove removes what the spec left in the cluster and the cloud, and restores the CCM's usual settings: the
+// remove removes the spec's remains from the cluster and the cloud, and restores the CCM's usual settings: the
 // next spec finds everything as this one did.
 func (s *sharedSetup) remove(ctx context.Context) {
 	if s.shared.CCM != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 )
 
-// Suite is what all specs of one process share.
+// Suite is shared by all specs of one process.
 type Suite struct {
 	// Kind is the kind of cluster that the specs run on.
 	Kind    ClusterKind
@@ -85,9 +85,8 @@ const (
 	EnvDelay = "E2E_CCM_DELAY"
 )
 
-// Prepare does once, before all processes start their suites, what concerns all: it checks the CCM's file and
-// program, so that a mistake ends the run with one error. On a kind cluster it also has the CCM run there, and waits
-// until all nodes are usable.
+// Prepare does the common work of all processes, once and before they start their suites: it checks the CCM's file and program, so that a
+// mistake ends the run with one error. On a kind cluster it also has the CCM run there, and waits until all nodes are usable.
 func Prepare(ctx context.Context) error {
 	ccm, err := LoadCCM()
 	if err != nil {
@@ -136,7 +135,7 @@ func prepareEmbedded(ctx context.Context, ccm CCMDescription) error {
 	return nil
 }
 
-// checkDelay returns what is wrong with a value of EnvDelay.
+// checkDelay returns the mistake in a value of EnvDelay, or nil.
 func checkDelay(delay string, kind ClusterKind) error {
 	if delay == "" {
 		return nil
@@ -216,8 +215,8 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	return s.createCCMAccount(ctx)
 }
 
-// awaitTurn waits until this process may start its control plane, and returns what ends its turn. A start mostly computes: if
-// all processes did it at once, no spec would begin before all control planes are up.
+// awaitTurn waits until this process may start its control plane. Calling end ends its turn. A start mostly computes: if all processes did
+// it at once, no spec would begin before all control planes are up.
 func (s *Suite) awaitTurn(process int) (end func(), err error) {
 	turn := process % (2 * runtime.NumCPU())
 	lock, err := os.Create(filepath.Join(s.Out, fmt.Sprintf("start-%d.lock", turn)))

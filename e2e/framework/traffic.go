@@ -78,7 +78,7 @@ func (t Traffic) AwaitAnswer(ctx context.Context, service, address string, port 
 	return answer
 }
 
-// met returns what a request to an address meets: the targets of the port, and the pods of the Service on a cluster that has them.
+// met describes the receivers of a request to an address: the targets of the port, and the pods of the Service on a cluster that has them.
 func (t Traffic) met(ctx context.Context, service, address string, port int) string {
 	p, err := t.portOf(ctx, address, port)
 	text := fmt.Sprintf("targets: %+v", p.Targets)

@@ -13,14 +13,14 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
-// Mute reports whether the cloud's load balancers forward nothing. Then what looks like an answer says which Service's port the load
-// balancer is set to forward to, and not which node has answered.
+// Mute reports whether the cloud's load balancers forward nothing. An answer then names the Service's port that the load balancer is
+// configured to forward to. It does not name the node that answered.
 func (t Traffic) Mute() bool {
 	_, mute := cloud.As[cloud.Mute](t.env.Cloud)
 	return mute
 }
 
-// SkipIfMute skips a spec that needs requests, because load balancers are set to the same with and without what it looks at.
+// SkipIfMute skips a spec that needs requests, because the settings of load balancers do not show the difference that it checks.
 func (t Traffic) SkipIfMute() {
 	if t.Mute() {
 		Skip(unsupportedPrefix + "the cloud's load balancers forward nothing")
@@ -42,7 +42,7 @@ func (t Traffic) portOf(ctx context.Context, address string, port int) (cloud.Po
 	return cloud.Port{}, fmt.Errorf("no load balancer is set to forward %s:%d", address, port)
 }
 
-// muteAnswer returns what pods would answer to a request: the Service, and the name of its port.
+// muteAnswer returns the answer that pods would give to a request: the Service, and the name of its port.
 func (t Traffic) muteAnswer(ctx context.Context, address string, port int) (whoami.Answer, error) {
 	p, err := t.portOf(ctx, address, port)
 	if err != nil {

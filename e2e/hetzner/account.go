@@ -150,7 +150,7 @@ func (a *account) loadBalancer(lb *hcloud.LoadBalancer) cloud.LoadBalancer {
 	return c
 }
 
-// targets returns what a target of Hetzner's is on a port: one server, those with a label, or an address.
+// targets translates a target of Hetzner's on a port: one server, the servers with a label, or an address.
 func targets(t hcloud.LoadBalancerTarget, port int) (all []cloud.Target) {
 	health := cloud.Unknown
 	for _, h := range t.HealthStatus {

@@ -14,7 +14,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// about returns what a request of Hetzner's API is about. The CCM reads a network for its routes.
+// about returns the subject of a request of Hetzner's API. The CCM reads a network for its routes.
 func about(route string) cloud.Subject {
 	switch {
 	case strings.HasPrefix(route, "/servers"):
@@ -52,7 +52,7 @@ func entryText(e journal.Entry) string {
 	return fmt.Sprintf("%-6s %s%s → %d %s %s %s", e.Method, e.Path, query(e.Query), e.Status, e.ErrorCode, e.Fault, shortClient(e.Client))
 }
 
-// effects are what the effects of package cloud are on Hetzner's API.
+// effects translates the effects of package cloud to Hetzner's API.
 var effects = map[cloud.Effect]fault.Effect{
 	cloud.Unavailable:  fault.HTTPStatus(http.StatusServiceUnavailable),
 	cloud.Internal:     fault.APIError("server_error"),

@@ -37,8 +37,8 @@ type Cloud struct {
 	env *Env
 }
 
-// control is what the framework uses of a simulated cloud, whether it runs in this process (fakecloud.Cloud) or in a
-// container (remote.Client).
+// control is the framework's view of a simulated cloud, whether it runs in this process (fakecloud.Cloud) or in a container
+// (remote.Client).
 type control interface {
 	Journal() journal.Journal
 	Faults() fault.Rules
@@ -50,8 +50,8 @@ func (cl *Cloud) use(simulated control) {
 	cl.control, cl.Journal, cl.Faults.rules = simulated, cloudJournal{simulated.Journal()}, simulated.Faults()
 }
 
-// Simulated reports whether the cloud keeps a journal and can be made to misbehave. Elsewhere the requests are
-// unknown, and specs look at what the cloud has.
+// Simulated reports whether the cloud keeps a journal and can be made to misbehave. Elsewhere the requests are unknown, and specs look at
+// the cloud's objects.
 func (cl *Cloud) Simulated() bool { return cl.control != nil }
 
 // Restart kills the simulated cloud and returns when it answers again.

@@ -25,7 +25,7 @@ func (a *account) Dump(ctx context.Context) string {
 	return string(text)
 }
 
-// prune removes what makes a state long and explains nothing.
+// prune removes long parts of a state that explain nothing.
 func prune(v any) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -40,7 +40,7 @@ type Env struct {
 	account *account
 }
 
-// Options say what a spec needs beyond the usual: those of framework.Options, and the cloud's.
+// Options are a spec's special needs: those of framework.Options, and the cloud's.
 type Options struct {
 	// Actions is how long the cloud's actions take. If empty, 20ms: long enough to be noticed.
 	Actions string

@@ -165,7 +165,7 @@ func TargetIDs(lb *hcloud.LoadBalancer) []int64 {
 	return ids
 }
 
-// Settings returns a load balancer without what the cloud changes by itself: the health of its targets, and traffic.
+// Settings returns a load balancer without the values that the cloud changes by itself: the health of its targets, and traffic.
 func Settings(lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
 	settings := *lb
 	settings.Targets = slices.Clone(lb.Targets)

@@ -35,7 +35,7 @@ const MachineController = "machine-controller"
 // EnvMachineController is the path of the machine controller's program. Without it, the suite builds one.
 const EnvMachineController = "E2E_MACHINE_CONTROLLER"
 
-// machineController is what all specs of a process share of the machine controller.
+// machineController is the part of the machine controller that all specs of a process share.
 type machineController struct {
 	binary, kubeconfig string
 	client             client.Client // an administrator's, which knows Machines
@@ -46,7 +46,7 @@ type Machines struct {
 	env *Env
 }
 
-// machines is what all specs of this process share of the machine controller. It is empty before the first spec that needs it.
+// machines is shared by all specs of this process. It is empty before the first spec that needs it.
 var machines machineController
 
 // prepare installs the CRDs and builds the machine controller, once.

@@ -55,7 +55,7 @@ func (d proxyDialer) connect(conn net.Conn, address string) (net.Conn, error) {
 	return &bufferedConn{Conn: conn, reader: reader}, nil
 }
 
-// bufferedConn first reads what is left in the buffer of the proxy's answer.
+// bufferedConn first reads the rest of the proxy's answer from the buffer.
 type bufferedConn struct {
 	net.Conn
 	reader *bufio.Reader

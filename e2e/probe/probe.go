@@ -1,4 +1,4 @@
-// Package probe finds out from a run of all specs what a cloud-controller-manager lacks, and writes that into its file.
+// Package probe derives from a run of all specs the features that a cloud-controller-manager lacks, and writes them into its file.
 package probe
 
 import (
@@ -26,8 +26,7 @@ type Gap struct {
 	Specs  []string `yaml:"specs"`
 }
 
-// Findings are what a CCM lacks: features with their reasons, and specs that fail although it has the features that
-// they need.
+// Findings are a CCM's missing features with their reasons, and specs that fail although the CCM has the features that they need.
 type Findings struct {
 	Lacks     map[string]string `yaml:"lacks"`
 	KnownGaps []Gap             `yaml:"knownGaps"`

@@ -43,7 +43,7 @@ type console struct {
 	shown int
 	// heading says that the next line that is not empty is the first one of a block. Lines of dashes separate blocks.
 	heading bool
-	// failure says that the block is about a failed spec, or one that hangs; lines counts what was shown of it, and more what was not.
+	// failure marks the block of a spec that failed or hangs. lines counts its shown lines, more the others.
 	failure     bool
 	lines, more int
 	// reset ends a colour, if Ginkgo uses colours.
@@ -54,7 +54,7 @@ type console struct {
 
 var (
 	colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
-	// dots are what Ginkgo prints for specs that have passed or were skipped.
+	// dots are Ginkgo's signs for specs that passed or were skipped.
 	dots    = regexp.MustCompile(`^[•SP]+$`)
 	failing = regexp.MustCompile(`\[(FAILED|PANICKED|TIMEDOUT|INTERRUPTED|ABORTED)\]|Progress Report for`)
 	where   = regexp.MustCompile(`^\s*In \[[A-Za-z() ]+\] at: `)
@@ -120,7 +120,7 @@ func (c *console) whole(line []byte) error {
 	return err
 }
 
-// endBlock says what it did not show of a failure. It ends the colour of a line that is not shown to its end.
+// endBlock reports the lines of a failure that are left out. It ends the colour of a line that is not shown to its end.
 func (c *console) endBlock() error {
 	if c.more == 0 {
 		return nil

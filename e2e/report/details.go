@@ -1,5 +1,5 @@
-// Package report turns the results of the suite into what convinces a reader: a page, badges, and a console that shows no more than a
-// screen of each failure.
+// Package report turns the results of the suite into evidence for readers: a page, badges, and a console that shows no more than a screen
+// of each failure.
 package report
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
-// What is kept of a spec at most.
+// Limits of the details of a spec.
 const (
 	noteLength    = 500
 	notesKept     = 20
 	messageLength = 20_000
 )
 
-// DetailsOf returns what a report of Ginkgo knows of a spec.
+// DetailsOf returns the details of a spec from Ginkgo's report.
 func DetailsOf(s types.SpecReport) speclist.Details {
 	d := speclist.Details{Source: place(s.LeafNodeLocation), Begin: s.StartTime}
 	if n := len(s.ContainerHierarchyLocations); n > 0 {
@@ -142,7 +142,7 @@ func short(text string, n int) string {
 	return fmt.Sprintf("%s… (%d bytes more)", cut, len(text)-len(cut))
 }
 
-// secrets match what must not leave a run: tokens that an API is called with, those of Hetzner's API, and private keys.
+// secrets match texts that must not leave a run: tokens that an API is called with, those of Hetzner's API, and private keys.
 var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)(\bbearer\s+)[\w.~+/=-]+`),
 	regexp.MustCompile(`()\b[A-Za-z0-9]{64}\b`),
@@ -152,7 +152,7 @@ var secrets = []*regexp.Regexp{
 // digest matches a SHA-256 in hex. It is as long as a token, but no secret.
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Redact removes secrets. What specs and CCMs write is not under the suite's control.
+// Redact removes secrets. The suite does not control the output of specs and CCMs.
 func Redact(text string) string {
 	for _, secret := range secrets {
 		text = secret.ReplaceAllStringFunc(text, func(found string) string {

@@ -28,7 +28,7 @@ var ui embed.FS
 // scripts are the parts of the page's program, in their order. A page that is a file cannot load modules.
 var scripts = []string{"dom.js", "data.js", "matrix.js", "detail.js", "figures.js", "compare.js", "app.js"}
 
-// Options say what is on the page.
+// Options are the settings of the page.
 type Options struct {
 	// Compare are the results of other runs, with their names. The page begins with the comparison of the first with its newest run.
 	Compare []Other
@@ -83,7 +83,7 @@ func Page(runs []speclist.Run, o Options) ([]byte, error) {
 	return []byte(page), nil
 }
 
-// clone copies what Bound changes.
+// clone copies the parts that Bound changes.
 func clone(runs []speclist.Run) []speclist.Run {
 	var all []speclist.Run
 	for _, r := range runs {
@@ -128,8 +128,8 @@ func WriteRun(folder string, r speclist.Run) error {
 		Write(folder, []speclist.Run{r}, Options{Root: ModuleOf(".")}))
 }
 
-// Write writes the page and the badges of runs into a folder. A run of a part of the specs has no badge: it would not say what the CCM
-// can do.
+// Write writes the page and the badges of runs into a folder. A run of a part of the specs has no badge: that would not show the CCM's
+// abilities.
 func Write(folder string, runs []speclist.Run, o Options) error {
 	page, err := Page(runs, o)
 	if err != nil {

@@ -41,7 +41,7 @@ func laneOf(entry string) speclist.Lane {
 	return ""
 }
 
-// timeline returns what the report entries of a failed spec say, by time, and how many lines were left out.
+// timeline returns the lines of a failed spec's report entries by time, and the number of lines that it left out.
 func timeline(s types.SpecReport) (lines []speclist.Line, leftOut int) {
 	logs := 0
 	for _, e := range s.ReportEntries {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Details are what a run knows of a spec beyond its result. The report page shows them.
+// Details are a run's data about a spec beyond its result. The report page shows them.
 type Details struct {
 	// Source is where the spec is declared: file:line, from the root of its module.
 	Source string `json:"source,omitempty"`
@@ -22,7 +22,7 @@ type Details struct {
 	Failure *Failure `json:"failure,omitempty"`
 }
 
-// Step is what the spec did from a time on.
+// Step is a part of the spec, with the time of its beginning.
 type Step struct {
 	At   float64 `json:"at"`
 	Text string  `json:"text"`
@@ -39,7 +39,7 @@ type Failure struct {
 	At      float64 `json:"at"`
 	Place   string  `json:"place"`
 	Message string  `json:"message"`
-	// Timeline is what happened, by time.
+	// Timeline has the spec's logs, requests and events, by time.
 	Timeline []Line `json:"timeline,omitempty"`
 	// LeftOut is how many lines the timeline lacks.
 	LeftOut int `json:"left_out,omitempty"`

@@ -25,7 +25,7 @@ type Result string
 const (
 	Passed Result = "passed"
 	Failed Result = "failed"
-	// Unsupported is for specs that need what the CCM lacks.
+	// Unsupported is for specs that need a feature that the CCM lacks.
 	Unsupported Result = "unsupported"
 	// NotHere is for specs that this kind of cluster cannot run.
 	NotHere Result = "not here"

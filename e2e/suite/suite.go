@@ -23,7 +23,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
 
-// Config says what is tested, and where. Paths are relative to the folder of the test.
+// Config describes the CCM under test, and where it runs. Paths are relative to the folder of the test.
 type Config struct {
 	// File is the path of the CCM's description; CCM is the same in Go. Set one of them. The environment variable CCM names another file.
 	File string
@@ -39,7 +39,7 @@ type Config struct {
 	Labels string
 	// Manifest is the path of the manifest that deploys a CCM if the CCM's description names none.
 	Manifest string
-	// Name is what Ginkgo calls the run. If it is empty, it is "conformance".
+	// Name is Ginkgo's name of the run. If it is empty, it is "conformance".
 	Name string
 }
 
@@ -75,8 +75,8 @@ func (c Config) configure() error {
 	})
 }
 
-// prepare declares what comes before and after all specs. The first process prepares what all processes share. scripts/e2e.sh says in one
-// line what a slow start waits for; Ginkgo shows goroutines only of one that hangs.
+// prepare declares the steps before and after all specs. The first process prepares the parts that all processes share. scripts/e2e.sh
+// explains a slow start in one line; Ginkgo shows goroutines only of one that hangs.
 func prepare() {
 	SynchronizedBeforeSuite(func(ctx SpecContext) {
 		Expect(framework.Prepare(ctx)).To(Succeed())

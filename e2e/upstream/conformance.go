@@ -23,9 +23,9 @@ type Result string
 // The results.
 const (
 	Pass Result = "pass"
-	// Lucky is the result of a spec that passes, though the cloud does not support what it tests.
+	// Lucky is the result of a spec that passes, though the cloud does not support the tested feature.
 	Lucky Result = "pass by luck"
-	// Unsupported is the result of a spec that fails, since the cloud does not support what it tests.
+	// Unsupported is the result of a spec that fails, since the cloud does not support the tested feature.
 	Unsupported Result = "unsupported"
 	Failed      Result = "failed"
 )
@@ -34,11 +34,11 @@ const (
 type Gap struct {
 	// Spec is a part of the specs' names.
 	Spec string `json:"spec"`
-	// Reason says what the cloud lacks.
+	// Reason names the feature that the cloud lacks.
 	Reason string `json:"reason"`
 }
 
-// A Line is what the page says about one spec.
+// A Line is the page's line about one spec.
 type Line struct {
 	Spec   string
 	Result Result
@@ -117,7 +117,7 @@ func Judge(reports []types.Report, gaps []Gap) ([]Line, error) {
 	return lines, nil
 }
 
-// judge returns the line of one spec. One that skips itself says in its message what it misses.
+// judge returns the line of one spec. The message of a spec that skips itself names the missing feature.
 func judge(s types.SpecReport, gaps []Gap) Line {
 	l := Line{Spec: s.FullText(), Result: Pass}
 	if i := slices.IndexFunc(gaps, func(g Gap) bool { return strings.Contains(l.Spec, g.Spec) }); i >= 0 {

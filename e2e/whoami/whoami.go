@@ -48,8 +48,8 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// To returns the answer to a request, without who gives it. What the PROXY protocol said is known for a
-// connection of a proxyproto.Listener.
+// To returns the answer to a request, without the backend's identity. The data of the PROXY protocol are known for a connection of a
+// proxyproto.Listener.
 func To(r *http.Request) Answer {
 	a := Answer{
 		Client: r.RemoteAddr, Peer: r.RemoteAddr,

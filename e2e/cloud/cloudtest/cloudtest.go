@@ -1,8 +1,8 @@
-// Package cloudtest checks that a driver keeps what the interfaces of package cloud promise. The test of a driver is one line:
+// Package cloudtest checks that a driver keeps the promises of package cloud's interfaces. The test of a driver is one line:
 //
 //	func TestDriver(t *testing.T) { cloudtest.Run(t, example.Driver{}, cloudtest.Config{}) }
 //
-// It assumes nothing of the cloud. What only a CCM does, such as creating a load balancer, it can check if the Config says how.
+// It assumes nothing of the cloud. It can check a CCM's part, such as creating a load balancer, if the Config says how.
 package cloudtest
 
 import (
@@ -22,7 +22,7 @@ import (
 // UserAgent is a part of the User-Agent that the functions of a Config must send.
 const UserAgent = "cloudtest-ccm"
 
-// Config says what the tests cannot do by the interface. Tests that need a function that is nil are skipped, with the reason.
+// Config has functions for steps outside of the interface. Tests that need a function that is nil are skipped, with the reason.
 type Config struct {
 	// CreateLoadBalancer creates a load balancer by the cloud's API, as a CCM with the User-Agent would. It forwards a port to a port
 	// of the servers.
@@ -70,7 +70,7 @@ func Run(t *testing.T, d cloud.Driver, config Config) {
 	}
 }
 
-// suite is what all tests of a driver share.
+// suite is shared by all tests of a driver.
 type suite struct {
 	driver cloud.Driver
 	config Config

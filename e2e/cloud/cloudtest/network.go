@@ -35,7 +35,7 @@ func routed(t *testing.T, s *suite) {
 	g.Expect(router.DeleteRoute(ctx, a)).To(isNotFound())
 }
 
-// routesOf returns the routes without what the interface leaves open: a route to a server may say its address, too.
+// routesOf returns the routes in one form: a route to a server may say its address, too.
 func routesOf(ctx context.Context, router cloud.Router) ([]cloud.Route, error) {
 	all, err := router.Routes(ctx)
 	for i := range all {
@@ -153,7 +153,7 @@ func freePort(t *testing.T) uint16 {
 	return netip.MustParseAddrPort(l.Addr().String()).Port()
 }
 
-// read returns what a server answers behind a load balancer.
+// read returns the answer of a server behind a load balancer.
 func read(ctx context.Context, c cloud.Cloud, address string, port uint16) (string, error) {
 	dial := func(ctx context.Context, to string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", to)

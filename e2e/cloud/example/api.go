@@ -23,7 +23,7 @@ type endpoint struct {
 	about   string
 	// list is the field of the answer that is a list, if it is one.
 	list string
-	// missing makes the error if what the path names does not exist.
+	// missing makes the error for a path to an object that does not exist.
 	missing func(string, ...any) *Error
 	do      func(*Cloud, *http.Request) (status int, answer any, err error)
 }
@@ -62,7 +62,7 @@ func (c *Cloud) Handler() http.Handler {
 	return mux
 }
 
-// Path is what follows the address in the API's endpoint.
+// Path follows the address in the API's endpoint.
 const Path = root + account
 
 // serve answers a request: it is recorded, may meet a fault, is authenticated, and done.
@@ -104,7 +104,7 @@ func (c *Cloud) idOf(r *http.Request) string {
 	return r.PathValue("id")
 }
 
-// do does what a request asks for.
+// do carries out a request.
 func (c *Cloud) do(e endpoint, r *http.Request) (status int, body any) {
 	var err error
 	switch {

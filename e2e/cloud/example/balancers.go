@@ -45,7 +45,7 @@ type listener struct {
 	port *port
 }
 
-// show returns what the API says about a load balancer now.
+// show returns a load balancer as the API shows it now.
 func (c *Cloud) show(b *loadBalancer) LoadBalancer {
 	shown := b.LoadBalancer
 	if shown.State = Pending; !c.options.Now().Before(b.active) {

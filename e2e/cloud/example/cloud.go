@@ -16,7 +16,7 @@ import (
 
 // Options are the settings of a cloud. The zero value works on Linux.
 type Options struct {
-	// Token is what requests must have. Empty: "example-token".
+	// Token is the token of the API's clients. Empty: "example-token".
 	Token string
 	// Instances are addresses of this host that instances get as their public ones. Empty: 127.40.0.0/16.
 	Instances netip.Prefix
@@ -28,8 +28,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Cloud is an example cloud. [Cloud.Handler] is its API. Its methods are what the API does, for a program in the same process. All of
-// them may be called at the same time.
+// Cloud is an example cloud. [Cloud.Handler] is its API. Its methods offer the same to a program in the same process. All of them may be
+// called at the same time.
 type Cloud struct {
 	options Options
 	done    chan struct{} // closed by Close
@@ -96,7 +96,7 @@ func (c *Cloud) Close() error {
 	return errors.Join(errs...)
 }
 
-// validName is what instances and load balancers may be called: a DNS label.
+// validName matches names of instances and load balancers: DNS labels.
 var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func checkName(name string) error {
@@ -129,7 +129,7 @@ func free(p netip.Prefix, last netip.Addr, taken func(netip.Addr) bool) (netip.A
 	return netip.Addr{}, noAddressLeft("all addresses of %s are in use: delete something", p)
 }
 
-// sorted returns what a map has, in the order of names.
+// sorted returns the shown values of a map, by name.
 func sorted[K comparable, V, Out any](all map[K]V, show func(V) Out, name func(Out) string) []Out {
 	out := []Out{} // an empty list is [] in JSON, never null
 	for v := range maps.Values(all) {

@@ -10,8 +10,8 @@ import (
 // ControlPath is how the paths of [Cloud.ControlHandler] begin.
 const ControlPath = "/control"
 
-// ControlHandler returns what a test does to the cloud and no CCM may: it is for programs in another process. It asks for no token, and
-// its requests are neither recorded nor do they meet faults.
+// ControlHandler returns the API of tests in another process. It offers operations that no CCM may use. It asks for no token, and its
+// requests are neither recorded nor do they meet faults.
 //
 //	GET    /control/requests?after=7  {"requests": [Request, …]}
 //	GET    /control/faults            {"faults": [Fault, …]}
@@ -65,7 +65,7 @@ func (c *Cloud) ControlHandler() http.Handler {
 	return mux
 }
 
-// MarshalJSON adds what programs of other languages would have to know.
+// MarshalJSON adds fields that programs in other languages would have to compute.
 func (r Request) MarshalJSON() ([]byte, error) {
 	type plain Request
 	return json.Marshal(struct {

@@ -1,5 +1,5 @@
-// Package example is the example cloud: the smallest cloud that the conformance specs run on. It differs from Hetzner's in everything that
-// the specs do not need. It is in memory, serves a JSON API, and forwards real TCP connections. The CCM for it is in ccm/example.
+// Package example is the example cloud: the smallest cloud that the conformance specs run on. It has little in common with Hetzner's. It
+// is in memory, serves a JSON API, and forwards real TCP connections. The CCM for it is in ccm/example.
 //
 // # The API
 //

@@ -34,7 +34,7 @@ const (
 
 // Fault makes requests of one client fail.
 type Fault struct {
-	// Name is what AddFault calls it.
+	// Name is the result of AddFault.
 	Name string `json:"name,omitempty"`
 	// UserAgent is a part of the User-Agent of the requests.
 	UserAgent string `json:"user_agent"`
@@ -76,7 +76,7 @@ type faults struct {
 	added int
 }
 
-// effects has what each effect answers, for those that answer an error.
+// effects has the answer of each effect that answers an error.
 var effects = map[string]*Error{
 	Unavailable:  unavailable("the cloud cannot answer now: try again later"),
 	Internal:     internal("the cloud has failed: try again later"),

@@ -29,7 +29,7 @@ type Instance struct {
 	State  string `json:"state"`
 	// PrivateIP is its address in the network of the account. Backends and routes lead there.
 	PrivateIP netip.Addr `json:"private_ip"`
-	// PublicIP is an address of this host. What a load balancer sends to the private address arrives here.
+	// PublicIP is an address of this host. Traffic of load balancers to the private address arrives here.
 	PublicIP netip.Addr `json:"public_ip"`
 }
 
@@ -138,7 +138,7 @@ func (c *Cloud) DeleteInstance(id string) error {
 	return nil
 }
 
-// resolve returns where on this host what is sent to a private address arrives; ok is false if no instance has it that runs.
+// resolve returns the address on this host for a private address; ok is false if no running instance has that.
 func (c *Cloud) resolve(backend netip.AddrPort) (local netip.AddrPort, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

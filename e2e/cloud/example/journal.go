@@ -22,7 +22,7 @@ type Request struct {
 	About string `json:"about,omitempty"`
 	// ID is that of the instance or load balancer that it is about, if it exists and the path names it.
 	ID string `json:"id,omitempty"`
-	// Status is that of the answer, 0 while the request waits for one. An answer that a fault drops counts with its status.
+	// Status is that of the answer, 0 while the request waits for one. If a fault drops the answer, it is the status of that answer.
 	Status int `json:"status"`
 	// Effect is that of the fault that it has met.
 	Effect string `json:"effect,omitempty"`

@@ -12,7 +12,7 @@ import (
 // dialTimeout is how long a load balancer waits for a backend before it tries the next one.
 const dialTimeout = 500 * time.Millisecond
 
-// traffic forwards what arrives at the ports of load balancers.
+// traffic forwards connections to the ports of load balancers.
 type traffic struct {
 	// resolve returns where on this host a backend is; ok is false if it is nowhere.
 	resolve func(backend netip.AddrPort) (local netip.AddrPort, ok bool)

@@ -42,7 +42,7 @@ const (
 	codeFailed      = "failed"
 )
 
-// decodeReply decodes a line. An error says what is wrong with it.
+// decodeReply decodes a line. An error explains the mistake in it.
 func decodeReply(line []byte) (reply, error) {
 	var r reply
 	if err := json.Unmarshal(line, &r); err != nil {

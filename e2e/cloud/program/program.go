@@ -67,7 +67,7 @@ func (d Driver) run(ctx context.Context, method string, o cloud.Options) (cloud.
 	return c, nil
 }
 
-// begin asks a program what it is, and makes it start or open a cloud.
+// begin asks a program to describe itself, and makes it start or open a cloud.
 func (d Driver) begin(ctx context.Context, c *program, method string, o cloud.Options) error {
 	var is struct {
 		Protocol   int      `json:"protocol"`
@@ -93,7 +93,7 @@ func (d Driver) begin(ctx context.Context, c *program, method string, o cloud.Op
 	return nil
 }
 
-// accept checks what Describe has answered.
+// accept checks a program's answer to Describe.
 func (c *program) accept(protocol int, implements []string) error {
 	if protocol != Protocol {
 		return fmt.Errorf("%s speaks version %d of the protocol: it must answer Describe with version %d", c.name, protocol, Protocol)
@@ -155,7 +155,7 @@ func (c *program) start(log io.Writer) error {
 	return nil
 }
 
-// moment is how long what belongs to the end of a process may take.
+// moment bounds the steps of a process's end.
 const moment = time.Second
 
 // why returns the reason for the end of the answers.

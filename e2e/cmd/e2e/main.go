@@ -1,5 +1,5 @@
-// Command e2e does what comes after runs of the suite: it writes down what they showed.
-// Makefile targets and scripts call it; e2e --help lists the commands.
+// Command e2e works on the results of the suite's runs: it writes pages, lists and files of CCMs
+// from them. Makefile targets and scripts call it; e2e --help lists the commands.
 package main
 
 import (

@@ -129,7 +129,7 @@ specs. DURATIONS=out/e2e-embedded/specs.json uses a run without that.`,
 func consoleCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "console LOG", Short: "Show what Ginkgo prints, without what is long, and write all of it to a log", Args: cobra.ExactArgs(1),
-		// A signal does not end it: Ginkgo gets the signal, too, and still says what it cleans up.
+		// A signal does not end it: Ginkgo gets the signal, too, and still reports its cleanup.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			log, err := os.Create(args[0])
 			if err != nil {

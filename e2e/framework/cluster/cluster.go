@@ -1,16 +1,12 @@
-// Package cluster gives specs a Kubernetes API to talk to: an embedded control
-// plane of real programs without Docker, or a cluster that exists.
+// Package cluster gives specs a Kubernetes API to talk to: an embedded control plane of real programs without Docker, or a cluster that
+// exists.
 //
-// The embedded control plane is etcd, kube-apiserver and kube-controller-manager
-// of one release. It reproduces what a
-// cloud-controller-manager depends on: authentication and RBAC, admission of
-// service accounts, node IPAM (pod CIDRs), node lifecycle (NotReady, taints),
-// endpoint slices, namespaces, garbage collection.
+// The embedded control plane is etcd, kube-apiserver and kube-controller-manager of one release. It reproduces the services that a
+// cloud-controller-manager depends on: authentication and RBAC, admission of service accounts, node IPAM (pod CIDRs), node lifecycle
+// (NotReady, taints), endpoint slices, namespaces, garbage collection.
 //
-// NOT modelled: a scheduler and a container runtime, so no pod ever runs; nodes
-// are simulated by the package node. Service addresses do not route.
-// etcd does not sync to disk. The API server's own endpoints are not maintained,
-// since it listens on loopback only.
+// NOT modelled: a scheduler and a container runtime, so no pod ever runs; nodes are simulated by the package node. Service addresses do not
+// route. etcd does not sync to disk. The API server's own endpoints are not maintained, since it listens on loopback only.
 package cluster
 
 import (
@@ -35,16 +31,16 @@ import (
 
 // Options describes an embedded control plane. The zero value is good.
 type Options struct {
-	// Programs is the folder with the programs to run. If empty, it is what FindPrograms finds.
+	// Programs is the folder with the programs to run. If empty, FindPrograms finds it.
 	Programs string
 	// LogDir keeps the programs' output in <program>.log files after Stop. Empty
 	// means a temporary folder that Stop deletes.
 	LogDir string
-	// PodCIDR is what nodes' pod CIDRs are cut from. Zero means 10.244.0.0/16.
+	// PodCIDR is the range of all pod CIDRs. Zero means 10.244.0.0/16.
 	PodCIDR netip.Prefix
 	// NodeMaskSize is the prefix length of one node's pod CIDR. Zero means 24.
 	NodeMaskSize int
-	// ServiceCIDR is what cluster IPs are allocated from. Zero means 10.96.0.0/16.
+	// ServiceCIDR is the range of cluster IPs. Zero means 10.96.0.0/16.
 	ServiceCIDR netip.Prefix
 	// NodeMonitorGracePeriod is how long a node may be silent before it is NotReady. Zero means 8 s: eight heartbeats of a simulated node,
 	// enough for a busy host. (A real cluster waits 50 s, five heartbeats.)
@@ -95,7 +91,7 @@ type Cluster struct {
 	Version string
 	// LogDir has the output of the control plane and of the programs that Run started. Empty for a cluster that exists.
 	LogDir string
-	// PodCIDR is what nodes' pod CIDRs are cut from. Zero for a cluster that exists.
+	// PodCIDR is the range of all pod CIDRs. Zero for a cluster that exists.
 	PodCIDR netip.Prefix
 
 	dir        string // temporary: keys, data, kubeconfigs, process numbers
@@ -173,8 +169,8 @@ func (c *Cluster) connect() (err error) {
 	return nil
 }
 
-// Stop ends what Start and Run started and deletes what they left on disk, except
-// a LogDir that the caller named. Calling it again returns the first result.
+// Stop ends the processes of Start and Run and deletes their files, except a LogDir that the caller named. Calling it again returns the
+// first result.
 func (c *Cluster) Stop() error { return c.stop() }
 
 func (c *Cluster) tearDown() error {
@@ -203,10 +199,9 @@ func (c *Cluster) tearDown() error {
 	return errors.Join(errs...)
 }
 
-// KubeconfigFor writes a kubeconfig for a user that the API server will know
-// under the name and groups, by a client certificate, and returns the file's
-// path. RBAC decides what that user may do: as a cloud-controller-manager's
-// service account does in a cluster, it starts with next to nothing.
+// KubeconfigFor writes a kubeconfig for a user that the API server will know under the name and groups, by a client certificate, and
+// returns the file's path. RBAC grants that user's rights: like a cloud-controller-manager's service account in a cluster, it starts with
+// next to nothing.
 func (c *Cluster) KubeconfigFor(name string, groups ...string) (string, error) {
 	if c.plane == nil {
 		return "", errors.New("users can only be made for an embedded control plane")

@@ -22,7 +22,7 @@ var janitorScript string
 // janitor is a small shell process that outlives us by a moment. It reads from a pipe that the system closes when this process ends, even
 // by a kill or a panic. Then the janitor kills every process that has a note in the cluster's folder, and deletes the folder.
 //
-// Linux's parent-death signal does not exist on macOS, leaves files behind, and fires when only the thread ends that started a process.
+// Linux's parent-death signal does not exist on macOS, leaves files behind, and fires even if only the thread ends that started a process.
 type janitor struct {
 	dir  string
 	pids string // folder of files that are named after a program and hold its number
@@ -75,9 +75,8 @@ func (j *janitor) forget(name string) error {
 	return err
 }
 
-// end kills programs that wrap made scripts for, at once: what they would tidy up
-// on their way out is deleted anyway, and kube-apiserver would first wait for
-// all watches to end.
+// end kills programs that wrap made scripts for, at once: their files are deleted anyway, and kube-apiserver would first wait for all
+// watches to end.
 func (j *janitor) end(names ...string) error {
 	var errs []error
 	for _, name := range names {

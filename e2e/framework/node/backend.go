@@ -152,7 +152,7 @@ func (b *backend) wanted() map[socket]struct{} {
 	return wanted
 }
 
-// sync closes what is not wanted, then opens what is; the lock must be held.
+// sync closes the unwanted ports, then opens the wanted ones. The caller holds the lock.
 func (b *backend) sync() {
 	wanted := b.wanted()
 	for at, l := range b.open {

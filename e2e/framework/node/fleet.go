@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Server is what a Fleet needs to know about a cloud server.
+// Server is a Fleet's view of a cloud server.
 type Server struct {
 	ID   string // never used again, unlike names
 	Name string
@@ -23,10 +23,10 @@ type Server struct {
 	Addresses []netip.Addr
 }
 
-// ServerEventType says what happened to a server.
+// ServerEventType is the kind of a server's event.
 type ServerEventType string
 
-// What happens to servers.
+// The kinds of events.
 const (
 	// ServerCreated: there is a server. It does not run yet.
 	ServerCreated ServerEventType = "created"
@@ -57,10 +57,9 @@ type ServerEvents interface {
 
 // FleetOptions shapes a Fleet.
 type FleetOptions struct {
-	// Spec decides what kind of node a server is, and whether it is one at all:
-	// false leaves the server alone. Nil makes a node of each. Name and Addresses
-	// are the server's unless they are set. It is asked at the first start of each
-	// server.
+	// Spec decides the kind of node for a server, and whether it is one at all: false leaves the
+	// server alone. Nil makes a node of each. Name and Addresses are the server's unless they are
+	// set. It is asked at the first start of each server.
 	Spec func(Server) (Spec, bool)
 	// Log gets problems. If nil, they are not logged.
 	Log *slog.Logger

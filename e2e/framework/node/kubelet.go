@@ -185,7 +185,7 @@ func (k *kubelet) object(ctx context.Context) *corev1.Node {
 	return node
 }
 
-// status is what kubelet knows about its node, without addresses and conditions.
+// status is the Node's status as kubelet writes it, without addresses and conditions.
 func (k *kubelet) status(ctx context.Context) corev1.NodeStatus {
 	version := k.spec.KubeletVersion
 	if version == "" {
@@ -276,7 +276,7 @@ func (k *kubelet) report(ctx context.Context, node *corev1.Node) error {
 	return err
 }
 
-// changed compares what kubelet writes, heartbeat times aside.
+// changed compares two statuses that kubelet writes, heartbeat times aside.
 func changed(was, is corev1.NodeStatus) bool {
 	for _, c := range is.Conditions {
 		old := condition(was.Conditions, c.Type)

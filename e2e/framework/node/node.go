@@ -43,7 +43,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// What Kubernetes calls the states of a node that a cloud-controller-manager knows. k8s.io/cloud-provider has the names, too, but with it
+// Kubernetes' names for the states of a node that a cloud-controller-manager knows. k8s.io/cloud-provider has the names, too, but with it
 // come the modules of a whole API server.
 const (
 	// TaintUninitialized is the taint of a node that the cloud-controller-manager has not initialised yet.
@@ -82,7 +82,7 @@ type Spec struct {
 	// NetworkUnavailable registers the Node with the condition of that name True, unlike any kubelet (see the package comment). A spec can
 	// then see the condition cleared without waiting for the route controller to set it.
 	NetworkUnavailable bool
-	// KubeletVersion is what the Node reports. Empty means the API server's.
+	// KubeletVersion is the version in the Node's status. Empty means the API server's.
 	KubeletVersion string
 
 	// Heartbeat is the time between two renewals of the Lease. The Lease lasts four times that. Zero means a second (kubelet: 10 s and 40
@@ -290,8 +290,7 @@ func (n *Node) SetProxyProtocol(service types.NamespacedName, expected bool) {
 	n.backend.setProxy(service, expected)
 }
 
-// SetHandler replaces what the Service's pods on this node answer; nil puts the
-// usual Answer back.
+// SetHandler replaces the answers of the Service's pods on this node; nil puts the usual Answer back.
 func (n *Node) SetHandler(service types.NamespacedName, handler http.Handler) {
 	n.backend.setHandler(service, handler)
 }

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// world is what nodes watch in the API: Nodes, each its own, and all Services.
-// The nodes of a fleet share one, so that a hundred nodes do not watch a hundred
-// times. A follower hears of every Service, also of those that were there before.
+// world watches the API for nodes: it has each follower's Node, and all Services. The nodes of a
+// fleet share one, so that a hundred nodes do not watch a hundred times. A follower hears of every
+// Service, including the existing ones.
 type world struct {
 	client kubernetes.Interface
 	nodes  cache.SharedIndexInformer

@@ -40,7 +40,7 @@ func Find() (string, error) {
 	return "", errors.New("no browser is found; install Chromium (scripts/browser.sh does it on Debian), or set BROWSER to its path")
 }
 
-// Page is an open page. Its methods end the test if the page does not do what they wait for within half a minute.
+// Page is an open page. A method ends the test if the page does not reach the awaited state within half a minute.
 type Page struct {
 	testing.TB
 	context context.Context
@@ -85,7 +85,7 @@ func Open(t testing.TB, folder string) *Page {
 	return p
 }
 
-// listen collects what the browser reports.
+// listen collects the browser's events.
 func (p *Page) listen(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

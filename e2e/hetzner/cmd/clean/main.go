@@ -18,7 +18,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner/clean"
 )
 
-// patience is how long a CCM has to remove what the Services of a namespace have in the cloud.
+// patience is how long a CCM has to remove the objects of a namespace's Services from the cloud.
 const patience = time.Minute
 
 func main() { cli.Main(command()) }
