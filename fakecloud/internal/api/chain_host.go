@@ -12,7 +12,7 @@ import (
 )
 
 // checkHost refuses requests to a loopback address under a foreign name. Otherwise, a web page could use the API with the default token, by
-// binding its name to that address.
+// rebinding its name to that address.
 func (a *API) checkHost(next Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) {
 		if onLoopback, ok := HostAllowed(r.HTTP, a.allowedHosts); !ok && onLoopback {

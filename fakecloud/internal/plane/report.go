@@ -122,7 +122,7 @@ type heldAddress struct {
 	restarted             bool // it is not the run of the server that it was
 }
 
-// held returns the former addresses of the events' servers as targets.
+// held returns the addresses that the events' servers had as targets before.
 func (d *Balancers) held(events []cloud.Event) (all []heldAddress) {
 	for i := range events {
 		s, ok := events[i].Old.(*cloud.Server)

@@ -100,7 +100,7 @@ func NewRecorder(out io.WriteCloser, o Options) (*Recorder, error) {
 
 // ServeHTTP implements http.Handler. Only paths below /v1 are passed on.
 func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	// A web page must not use the API by binding its name to a loopback address.
+	// A web page must not use the API by rebinding its name to a loopback address.
 	if onLoopback, ok := api.HostAllowed(req, nil); onLoopback && !ok {
 		http.Error(w, "fakecloud record: "+api.HostRefused(req), http.StatusForbidden)
 		return
