@@ -28,7 +28,7 @@ func NodeImage(ctx context.Context, out io.Writer) (string, error) {
 	return Run(ctx, out, filepath.Join(root, "scripts", "gorun.sh"), "kind/nodeimage", "image")
 }
 
-// Go runs a go command that compiles. It shows the progress on out; the argument what says what is compiled.
+// Go runs a go command that compiles. It shows the progress on out; the argument what names the compiled program.
 func Go(ctx context.Context, out io.Writer, what string, args ...string) (string, error) {
 	root, err := Root(ctx)
 	if err != nil {

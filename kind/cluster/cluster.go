@@ -24,7 +24,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/wholefile"
 )
 
-// Options say what cluster Create makes. Name and Image must be set.
+// Options describe the cluster for Create. Name and Image must be set.
 type Options struct {
 	// Name of the cluster and of its Docker network; nodes' names begin with it.
 	// Lower-case letters, digits and hyphens, at most 40.
@@ -45,7 +45,7 @@ type Options struct {
 	Kubeconfig string
 	// Retain keeps the remains of a cluster if its creation fails.
 	Retain bool
-	// Progress shows what happens. If nil, nothing is shown.
+	// Progress gets a line for each step. If nil, nothing is shown.
 	Progress io.Writer
 }
 
@@ -59,7 +59,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Check returns what is wrong with the options, apart from the image. It does not ask Docker.
+// Check returns the mistakes in the options, apart from the image. It does not ask Docker.
 func (o Options) Check() error {
 	_, err := o.complete()
 	return err
@@ -231,8 +231,8 @@ func (o Options) open() (*Cluster, error) {
 	return &Cluster{Network: o.network(), Image: o.Image, Kubeconfig: o.Kubeconfig, Client: client}, nil
 }
 
-// CheckFree returns an error that says what to do if there are nodes of a kind cluster of that name, or if another network of Docker
-// has addresses of the subnet.
+// CheckFree returns an error if nodes of a kind cluster of that name exist, or if another network of Docker has addresses of the subnet.
+// The error says how to correct that.
 func (o Options) CheckFree(ctx context.Context) error {
 	nodes, err := containersWith(ctx, labelKindCluster, o.Name)
 	if err != nil {
@@ -334,7 +334,7 @@ func Revive(ctx context.Context, name string) (*Cluster, error) {
 // ErrNotFound says that a cluster does not exist.
 var ErrNotFound = errors.New("there is no such cluster")
 
-// noSuchNetwork matches what Docker says of a network that does not exist.
+// noSuchNetwork matches Docker's message about a network that does not exist.
 var noSuchNetwork = regexp.MustCompile(`(?i)no such network|network .* not found`)
 
 // Open finds a cluster that Create made, in this process or another. It writes the kubeconfig again, since Docker publishes the API on
@@ -446,9 +446,8 @@ type hopeless struct{ error }
 
 func (h hopeless) Unwrap() error { return h.error }
 
-// await calls try until it returns nil or a hopeless error, or until ctx ends. Other errors are not final: an API server that
-// has just started refuses things that it allows a second later. The error says what was awaited, and holds the last error of
-// try.
+// await calls try until it returns nil or a hopeless error, or until ctx ends. Other errors are not final: an API server that just started
+// refuses things that it allows a second later. The error says what was awaited, and holds the last error of try.
 func await(ctx context.Context, what string, try func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {

@@ -57,7 +57,7 @@ func hint(said string) string {
 	return ""
 }
 
-// docker runs a docker command and returns what it printed.
+// docker runs a docker command and returns its output.
 func docker(ctx context.Context, args ...string) (string, error) {
 	return dockerIn(ctx, nil, args...)
 }

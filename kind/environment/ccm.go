@@ -190,7 +190,7 @@ func (e *Environment) KillCCM(ctx context.Context, c CCM) error {
 	return nil
 }
 
-// CCMLog returns what the CCM's pods have printed, those of before a restart included.
+// CCMLog returns the output of the CCM's pods, including that from before a restart.
 func (e *Environment) CCMLog(ctx context.Context, c CCM) (string, error) {
 	pods, err := e.ccmPods(ctx, c)
 	if err != nil {
@@ -208,8 +208,7 @@ func (e *Environment) CCMLog(ctx context.Context, c CCM) (string, error) {
 	return all.String(), nil
 }
 
-// ccmManifest returns what an operator applies, with the settings of this cluster. checksum is that of
-// the image.
+// ccmManifest returns the CCM's manifest with the settings of this cloud. checksum is that of the image.
 func (e *Environment) ccmManifest(c CCM, checksum string) ([]byte, error) {
 	manifest := deploy.Manifest
 	if c.Manifest != "" {
@@ -284,8 +283,8 @@ func (e *Environment) AwaitUsable(ctx context.Context) error {
 	return nil
 }
 
-// await calls missing until it returns "". An error of missing is not final: servers restart. When the context ends, the
-// error says what was missing last.
+// await calls missing until it returns "". An error of missing is not final: servers restart. When the context ends, the error has the last
+// result of missing.
 func (e *Environment) await(ctx context.Context, what string, missing func(context.Context) (string, error)) error {
 	last := "nothing is known yet"
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {

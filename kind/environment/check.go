@@ -16,7 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
 )
 
-// Check returns what is wrong with the settings, as Up does before it does anything else: images take minutes to build.
+// Check returns the mistakes in the settings. Up calls it before anything else: images take minutes to build.
 func (o Options) Check() error {
 	if err := o.Cluster.Check(); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (o Options) Check() error {
 			return fmt.Errorf("cannot read an image: %w; name a file that docker save has written", err)
 		}
 	}
-	// The cloud itself knows what it accepts.
+	// The cloud itself checks its settings.
 	cloud, err := fakecloud.Open(fakecloud.Options{Actions: o.Actions, RateLimit: o.RateLimit})
 	if err != nil {
 		return err
@@ -90,8 +90,7 @@ func lock(name string) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// Folder is where what belongs to an environment is kept on this host: archives of
-// images, the hypervisor's log and process id.
+// Folder is the folder of an environment's files on this host: archives of images, the hypervisor's log and process id.
 func Folder(name string) (string, error) {
 	if err := cluster.CheckName(name); err != nil {
 		return "", err // another one could name a folder that is not ours, which Down would remove

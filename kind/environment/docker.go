@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// docker runs a docker command and returns what it printed. An error includes that.
+// docker runs a docker command and returns its output. An error includes that.
 func docker(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, "docker", args...)
 }
@@ -34,7 +34,7 @@ func containerState(ctx context.Context, name string) (string, error) {
 	return stopped, nil
 }
 
-// run runs a program and returns what it printed.
+// run runs a program and returns its output.
 func run(ctx context.Context, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var stdout, stderr bytes.Buffer

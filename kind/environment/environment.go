@@ -17,7 +17,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
-// Options say what environment Up makes. Cluster.Name must be set.
+// Options describe the environment for Up. Cluster.Name must be set.
 type Options struct {
 	// Cluster is the cluster; its Image may be left empty, see NodeImage. Its
 	// Progress is that of Options.
@@ -43,7 +43,7 @@ type Options struct {
 	// Hypervisor is a command that runs RunHypervisor for the cluster, to be started in the
 	// background. Empty: no hypervisor; the caller may run one.
 	Hypervisor []string
-	// Progress shows what happens. If nil, nothing is shown.
+	// Progress gets a line for each step. If nil, nothing is shown.
 	Progress io.Writer
 }
 
@@ -65,7 +65,7 @@ type Environment struct {
 	CloudNetwork *hcloud.Network
 	// NodeServers are the servers of the nodes that kind made, by name. Set by Up.
 	NodeServers map[string]*hcloud.Server
-	// Progress shows what is compiled for the environment. If nil, nothing is shown.
+	// Progress gets the progress of compiling for the environment. If nil, nothing is shown.
 	Progress io.Writer
 	// Steps are the steps of Up, and how long each took.
 	Steps []Step
@@ -74,11 +74,11 @@ type Environment struct {
 // ErrNoCloud says that a cluster exists, but without a cloud around it.
 var ErrNoCloud = errors.New("the cluster has no cloud")
 
-// Up makes an environment and returns when it can be used: each node is initialized by the CCM, the cluster's DNS runs, and
-// the cloud has a route to each node's pods. If it fails, what it made is removed, unless Cluster.Retain is set.
+// Up makes an environment and returns when it can be used: each node is initialized by the CCM, the cluster's DNS runs, and the cloud has a
+// route to each node's pods. If it fails, it removes the parts that it made, unless Cluster.Retain is set.
 //
-// If an environment of the name exists, Up repairs it: it makes or starts what is missing or dead, and keeps what works. A
-// failure then removes nothing.
+// If an environment of the name exists, Up repairs it: it makes missing parts, starts dead ones, and keeps the working ones. A failure then
+// removes nothing.
 func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	o.Actions = cmp.Or(o.Actions, "realistic")
 	if err := o.Check(); err != nil {
@@ -151,7 +151,7 @@ func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	return e, nil
 }
 
-// there reports whether there is a cluster of the name to repair. What a killed Up left half-made is removed.
+// there reports whether an environment of the name exists and can be repaired. It removes the half-made remains of a killed Up.
 func (o Options) there(ctx context.Context, s *steps) (bool, error) {
 	state, err := cluster.Look(ctx, o.Cluster.Name)
 	switch {
@@ -230,9 +230,8 @@ func Open(ctx context.Context, name string) (*Environment, error) {
 	return e, errors.Join(e.connect(ctx), e.connectOutside(ctx))
 }
 
-// Down removes the environment: the hypervisor, all containers, the network, the
-// images that Docker was given for it, unless another environment uses them, the cloud's volume, and
-// what was kept on disk. The nodes' image stays. It succeeds if none of them exists.
+// Down removes the environment: the hypervisor, all containers, the network, the images that Docker was given for it, unless another
+// environment uses them, the cloud's volume, and the folder on disk. The nodes' image stays. It succeeds if none of them exists.
 func Down(ctx context.Context, name string) error {
 	unlock, err := lock(name)
 	if err != nil {
@@ -244,7 +243,7 @@ func Down(ctx context.Context, name string) error {
 
 // down is Down for a caller that has the lock.
 func down(ctx context.Context, name string) error {
-	// First: it would try to bring back what is removed.
+	// The hypervisor goes first: it would try to bring back removed containers.
 	if err := stopHypervisor(ctx, name); err != nil {
 		return err
 	}

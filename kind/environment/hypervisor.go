@@ -94,7 +94,7 @@ func (o Options) hypervisor(ctx context.Context, e *Environment) error {
 	})
 }
 
-// HypervisorLog returns what the hypervisor has logged since it was started.
+// HypervisorLog returns the hypervisor's log since its start.
 func (e *Environment) HypervisorLog() (string, error) {
 	path, _, err := hypervisorFiles(e.Name)
 	if err != nil {
@@ -147,7 +147,7 @@ func isHypervisor(ctx context.Context, pid int, cluster string) bool {
 	return err == nil && strings.Contains(arguments, " hypervisor ") && strings.HasSuffix(arguments, "--name="+cluster)
 }
 
-// removeFolder removes what was kept on disk.
+// removeFolder removes the environment's files on disk.
 func removeFolder(cluster string) error {
 	folder, err := Folder(cluster)
 	if err != nil {

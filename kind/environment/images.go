@@ -45,8 +45,8 @@ func (p program) build(ctx context.Context, cluster string, out io.Writer) (stri
 	return archive, err
 }
 
-// load gives Docker the image of an archive, instead of the one that had its name: what is left without a
-// name is removed, unless a container runs it.
+// load gives Docker the image of an archive. The image takes the name of an older one. The older one is
+// removed, unless a container runs it.
 func (p program) load(ctx context.Context, archive string) error {
 	before, _ := p.loaded(ctx) // there may be none
 	if _, err := docker(ctx, "load", "--input", archive); err != nil {
@@ -67,7 +67,8 @@ func (p program) loaded(ctx context.Context) (string, error) {
 	return docker(ctx, "image", "inspect", "--format={{.Id}}", p.image)
 }
 
-// removeImages takes back from Docker what load gave it. What another environment's container runs stays.
+// removeImages takes back from Docker the images that load gave it. Images that another environment's
+// container runs stay.
 func removeImages(ctx context.Context) error {
 	for _, p := range []program{cloudProgram, probeProgram} {
 		if _, err := p.loaded(ctx); err != nil {

@@ -25,14 +25,14 @@ import (
 // statusTimeout bounds the question to one part of an environment.
 const statusTimeout = 10 * time.Second
 
-// part is what Status says of one part of an environment.
+// part is the status of one part of an environment.
 type part struct {
 	name, state string
 	dead        string // why it does not work, and how to restart it; "" if it works
 }
 
-// Status describes an environment: the cluster, the cloud, the hypervisor, the CCM, the nodes and the endpoints.
-// What is dead says so, with how to restart it, and makes Status return an error.
+// Status describes an environment: the cluster, the cloud, the hypervisor, the CCM, the nodes and the endpoints. A dead part is shown with
+// the way to restart it, and makes Status return an error.
 func Status(ctx context.Context, name string, out io.Writer) error {
 	state, err := cluster.Look(ctx, name)
 	if err != nil {

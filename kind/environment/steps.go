@@ -16,7 +16,7 @@ type Step struct {
 	Took time.Duration
 }
 
-// steps prints what happens, and records how long each step took. If out is nil, nothing is shown.
+// steps prints each step, and records its duration. If out is nil, nothing is shown.
 type steps struct {
 	out   io.Writer
 	begin time.Time

@@ -12,7 +12,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
-// Counters are what a container has used since it was started.
+// Counters are a container's resource usage since its start.
 type Counters struct {
 	// Uptime is the host's, when the others were read. It is read with them: the time between two readings needs no clock,
 	// and no guess how long Docker took.
@@ -25,8 +25,8 @@ type Counters struct {
 	PacketsIn, PacketsOut, BytesIn, BytesOut uint64
 }
 
-// What is read in a container. Which of the files of cgroups there are depends on their version: cpu.stat and io.stat are
-// those of version 2, and the disk's are missing where the controller is off.
+// The files that are read in a container. The files of cgroups depend on their version: cpu.stat and io.stat are those of version 2, and
+// the disk's are missing where the controller is off.
 const (
 	uptimeFile     = "/proc/uptime"
 	interfacesFile = "/proc/net/dev"
@@ -137,7 +137,7 @@ func (c *Counters) setCPU(text string, unit time.Duration) error {
 	return nil
 }
 
-// addDisk adds what a device has done, such as rbytes=4096 wbytes=0 rios=1 wios=0.
+// addDisk adds the counters of a device, such as rbytes=4096 wbytes=0 rios=1 wios=0.
 func (c *Counters) addDisk(fields []string) error {
 	for _, f := range fields {
 		key, value, _ := strings.Cut(f, "=")

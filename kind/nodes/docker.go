@@ -206,7 +206,7 @@ func (d *Docker) Restart(ctx context.Context, name string) error {
 // Remove implements Driver.
 func (d *Docker) Remove(ctx context.Context, name string) error { return d.Cluster.Remove(ctx, name) }
 
-// What shows that a node has booted before.
+// The files that show that a node booted before.
 const (
 	joinedFile = "/etc/kubernetes/kubelet.conf"
 	onceFolder = "/var/lib/cloud/instance/started"
@@ -220,7 +220,7 @@ func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Guest) ([]s
 	if blank {
 		marker = joinedFile
 	}
-	// What was installed at the first boot starts by itself at others.
+	// At later boots, the services from the first boot start by themselves.
 	if _, err := d.run(ctx, nil, name, "test", "-e", marker); err == nil {
 		return nil, d.catchUp(ctx, name)
 	}
@@ -305,7 +305,7 @@ func (d *Docker) prepareSoon(ctx context.Context, name string) error {
 	}
 }
 
-// prepare leaves in a container what it needs to join.
+// prepare leaves the files for joining in a container.
 func (d *Docker) prepare(ctx context.Context, name string) error {
 	all, err := d.List(ctx)
 	if err != nil {

@@ -48,9 +48,9 @@ type Driver interface {
 	Create(ctx context.Context, m hypervisor.Guest) error
 	// Move gives a container that is off another address. An *hypervisor.Error says why it cannot be.
 	Move(ctx context.Context, name string, to netip.Addr) error
-	// Start powers on. What runs keeps running.
+	// Start powers on. A running container keeps running.
 	Start(ctx context.Context, name string) error
-	// Kill cuts the power. What is off stays off.
+	// Kill cuts the power. A stopped container stays off.
 	Kill(ctx context.Context, name string) error
 	// Shutdown asks the node to shut down, and returns when it was asked.
 	Shutdown(ctx context.Context, name string) error
@@ -58,11 +58,10 @@ type Driver interface {
 	Restart(ctx context.Context, name string) error
 	// Remove takes the container away with its contents. It succeeds if the container does not exist.
 	Remove(ctx context.Context, name string) error
-	// Boot does what a server does when it boots, in a container that was started: it waits until
-	// the node is up, and runs user data or joins the cluster if that was not done yet. Notes
-	// say what of the user data is not honoured.
+	// Boot boots a started container like a server: it waits until the node is up, and runs user data or joins the cluster if that was not
+	// done yet. Notes name the parts of the user data that are not honoured.
 	Boot(ctx context.Context, name string, m hypervisor.Guest) (notes []string, err error)
-	// Counters reads what a container that runs has used since it was started.
+	// Counters reads the resource usage of a running container since its start.
 	Counters(ctx context.Context, name string) (Counters, error)
 	// Watch calls changed with the name of each container that was made, started, died or
 	// was removed, and with "" when it begins to watch, as anything may have happened before. It returns when it can no

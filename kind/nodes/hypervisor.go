@@ -21,13 +21,12 @@ type Options struct {
 	Attach func(context.Context) (hypervisor.Session, error)
 	// Driver makes and switches the containers.
 	Driver Driver
-	// Logger logs what happens. If nil, it is slog.Default.
+	// Logger logs events. If nil, it is slog.Default.
 	Logger *slog.Logger
-	// TaskTimeout bounds what is done for one task, on the host's clock. Default: 3 minutes, less
-	// than the cloud's patience.
+	// TaskTimeout bounds the work for one task, on the host's clock. Default: 3 minutes, less than the cloud's patience.
 	TaskTimeout time.Duration
-	// ReportUsage tells the cloud what a server uses, every 10 seconds for each container that runs: the
-	// method ReportServerUsage of a remote.Client, or of a cloud in this process. If nil, nothing is measured.
+	// ReportUsage reports a server's usage to the cloud, every 10 seconds for each running container: the method ReportServerUsage of a
+	// remote.Client, or of a cloud in this process. If nil, nothing is measured.
 	ReportUsage func(ctx context.Context, server int64, u hypervisor.Usage) error
 	// Clock is for the time between attempts to reach the cloud and Docker, and between measurements.
 	// Default: the host's.
@@ -201,7 +200,7 @@ func findContainer(m hypervisor.Guest, containers []Container) (name string, own
 	return "", false
 }
 
-// serverLocked returns what is kept of a server, new if need be.
+// serverLocked returns the record of a server. It makes one if necessary.
 func (h *Hypervisor) serverLocked(m hypervisor.Guest) *server {
 	s, ok := h.servers[m.Server]
 	if !ok {

@@ -16,7 +16,7 @@ type server struct {
 	hypervisor *Hypervisor
 	id         int64
 
-	// What follows is guarded by hypervisor.mu.
+	// hypervisor.mu guards the following fields.
 	guest     hypervisor.Guest
 	container string // "" while there is none
 	own       bool   // the container was made for the server
@@ -26,7 +26,7 @@ type server struct {
 	current   int64 // action of the task under way
 	forgotten bool
 
-	// Only the goroutine of work uses what follows.
+	// Only the goroutine of work uses the following fields.
 	waits   bool               // the server is on without its container, until it has an address
 	boot    context.CancelFunc // of the boot under way, nil for none
 	booting chan struct{}      // closed when that has ended
@@ -59,7 +59,7 @@ func (s *server) enqueueLocked(ctx context.Context, t *hypervisor.Task) {
 // forgetLocked drops all that is queued for a server, for good.
 func (s *server) forgetLocked() { s.queue, s.look, s.forgotten = nil, false, true }
 
-// work carries out what is queued, and ends.
+// work carries out the queued tasks, and ends.
 func (s *server) work(ctx context.Context) {
 	h := s.hypervisor
 	for {

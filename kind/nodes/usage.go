@@ -9,7 +9,7 @@ import (
 // below that. Measuring a node takes 0.2 seconds on two busy cores, mostly in Docker.
 const usageInterval = 10 * time.Second
 
-// meter measures what containers use. One goroutine uses it.
+// meter measures the usage of containers. One goroutine uses it.
 type meter struct {
 	hypervisor *Hypervisor
 	last       map[string]reading // by container: those of the last round
@@ -21,7 +21,7 @@ type reading struct {
 	Counters
 }
 
-// measure reports what the servers' containers use, until the context is done.
+// measure reports the usage of the servers' containers, until the context is done.
 func (h *Hypervisor) measure(ctx context.Context) {
 	m := meter{hypervisor: h}
 	for h.wait(ctx, usageInterval) {
@@ -60,7 +60,7 @@ func (m *meter) round(ctx context.Context) {
 	}
 }
 
-// one reads the counters of a container and reports what it has used since the last reading.
+// one reads the counters of a container and reports its usage since the last reading.
 func (m *meter) one(ctx context.Context, server int64, c Container, before reading) error {
 	h := m.hypervisor
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

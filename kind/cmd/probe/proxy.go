@@ -11,8 +11,8 @@ import (
 // dialTimeout is how long a connection may take to be made.
 const dialTimeout = 3 * time.Second
 
-// connect is the method CONNECT (RFC 9110, section 9.3.6): it connects to the address and copies what either side sends. If
-// it cannot connect, it answers 502 with the error.
+// connect is the method CONNECT (RFC 9110, section 9.3.6): it connects to the address and copies the data of both sides. If it cannot
+// connect, it answers 502 with the error.
 func connect(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
 		http.Error(w, "this proxy knows the method CONNECT only", http.StatusMethodNotAllowed)

@@ -30,7 +30,7 @@ import (
 	"strings"
 )
 
-// Instance is what user data may ask about its server, and where its script leaves things.
+// Instance has the server's data for user data, and the folders for its script.
 type Instance struct {
 	ID               int64
 	Hostname         string
@@ -47,11 +47,11 @@ type Script struct {
 	// Text is for sh. It does its work once: run again on the same node it does nothing and
 	// succeeds. It fails when something in it failed.
 	Text []byte
-	// Notes say what of the user data is not honoured.
+	// Notes name the parts of the user data that are not honoured.
 	Notes []string
 }
 
-// plan is what all parts of user data come to.
+// plan is the combined content of all parts of user data.
 type plan struct {
 	bootcmd, runcmd []command
 	files           []file

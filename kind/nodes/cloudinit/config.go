@@ -61,7 +61,7 @@ type file struct {
 	bytes []byte
 }
 
-// check reads what has to be read.
+// check parses the fields that need it.
 func (f *file) check() error {
 	if !strings.HasPrefix(f.Path, "/") {
 		return fmt.Errorf("path %.60q: must be absolute", f.Path)
@@ -116,7 +116,7 @@ func decode(encoding, content string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, maxFile))
 }
 
-// maxFile bounds what a compressed file may become.
+// maxFile bounds the uncompressed size of a file.
 const maxFile = 16 << 20
 
 // write writes the file's part of the script.
