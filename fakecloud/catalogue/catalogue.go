@@ -18,7 +18,7 @@ var (
 	ErrExists   = errors.New("exists already")
 )
 
-// Offer is a change of how a server type is offered in a location. What is nil stays as it is.
+// Offer is a change of a server type's offer in a location. A field that is nil stays as it is.
 type Offer struct {
 	// Offered says whether the type exists in the location. If not, creating a server there fails with invalid_input,
 	// "unsupported location for server type". A type that begins to exist there is available, and has the price of its first
@@ -47,8 +47,8 @@ type Deprecation struct {
 	UnavailableAfter time.Time `json:"unavailable_after,omitzero"`
 }
 
-// NewServerType is a new server type. What is empty or 0 is the same as in the one that it is a copy of. So are its locations
-// and prices; OfferServerType changes them.
+// NewServerType is a new server type, made from a copy of another one. A field that is empty or 0 has the other type's value. The locations
+// and prices are the other type's, too; OfferServerType changes them.
 type NewServerType struct {
 	// Name has lower-case letters, digits and dashes, and begins with a letter.
 	Name string `json:"name"`

@@ -304,7 +304,7 @@ func (e *Engine) Stats(id int64) (Stats, error) {
 	return lb.stats.read(e.clock.Now()), nil
 }
 
-// TargetStats returns what each target of a load balancer gets, in no particular order. The error wraps ErrUnknownLoadBalancer.
+// TargetStats returns the traffic of each target of a load balancer, in no particular order. The error wraps ErrUnknownLoadBalancer.
 func (e *Engine) TargetStats(id int64) ([]TargetStats, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -72,7 +72,7 @@ func (x *exchange) hold(s stopper) bool {
 	return !x.ended
 }
 
-// stop ends what the exchange waits for.
+// stop interrupts the exchange while it waits.
 func (x *exchange) stop() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -70,8 +70,8 @@ func isUpgrade(r *http.Request) bool {
 		httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade")
 }
 
-// endToEnd removes from a header what one of the two connections says about itself. Like HAProxy it keeps other headers
-// that RFC 9110 does not forward, such as TE and Keep-Alive.
+// endToEnd removes the fields of a header that concern one of the two connections only. Like HAProxy it keeps other headers that RFC 9110
+// does not forward, such as TE and Keep-Alive.
 func endToEnd(h http.Header) {
 	values, ok := h["Connection"]
 	if !ok {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// The limits of HAProxy for the head of a request or an answer: what its buffer (tune.bufsize) leaves when the space for
-// changes (tune.maxrewrite) is subtracted, and its number of header fields (tune.http.maxhdr). HAProxy counts some bytes of
-// its own for each field, so that its limit is a little lower.
+// The limits of HAProxy for the head of a request or an answer: the size of its buffer (tune.bufsize) less the space for changes
+// (tune.maxrewrite), and its number of header fields (tune.http.maxhdr). HAProxy counts some additional bytes for each field, so that its
+// limit is a little lower.
 const (
 	maxHeaderBytes  = 15 << 10
 	maxHeaderFields = 100
@@ -23,8 +23,8 @@ const (
 
 var errHeadTooLarge = fmt.Errorf("the head is larger than %d bytes or has more than %d fields", maxHeaderBytes, maxHeaderFields)
 
-// peekHead waits until in has a whole head of a request or an answer, and returns it. If its buffer is too small, it
-// returns another reader for the rest of the connection. What it returns is valid until the next read.
+// peekHead waits until in has a whole head of a request or an answer, and returns it. If its buffer is too small, it returns another reader
+// for the rest of the connection. The head is valid until the next read.
 func peekHead(in *bufio.Reader, c io.Reader) (*bufio.Reader, []byte, error) {
 	for seen := 0; ; {
 		_, err := in.Peek(seen + 1)
@@ -83,7 +83,7 @@ func (t *link) stop() { closeQuietly(t.Conn) }
 // NetConn returns the connection.
 func (t *link) NetConn() net.Conn { return t.Conn }
 
-// Read reads what follows an answer.
+// Read reads the data after an answer.
 func (t *link) Read(p []byte) (int, error) { return t.in.Read(p) }
 
 // CloseWrite tells the target that no more data follow.

@@ -130,7 +130,7 @@ type HTTPCheck struct {
 	TLS         bool
 }
 
-// Target is what gets traffic: an address. The caller expands targets by label selector.
+// Target is an address that gets traffic. The caller expands targets by label selector.
 type Target struct {
 	// Key identifies the target within its load balancer, for example "server:42". Health reports and
 	// sticky sessions use it.

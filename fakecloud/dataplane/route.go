@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// RouteKind is what the router does with packets for a destination.
+// RouteKind is the router's treatment of packets for a destination.
 type RouteKind int
 
 // The kinds of routes.

@@ -16,7 +16,7 @@ type service struct {
 	conf atomic.Pointer[serviceConf]
 	turn atomic.Uint64 // round robin
 
-	// backends are in the order of their turns. The tree does not change. The next one shares what is the same.
+	// backends are in the order of their turns. The tree does not change. The next tree shares the equal parts.
 	backends atomic.Pointer[btree.BTreeG[placed]]
 	byKey    map[string]placed // by the target's key; the engine's lock guards it
 	places   uint64            // how many were given out; the engine's lock guards it

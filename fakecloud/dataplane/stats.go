@@ -25,7 +25,7 @@ type Stats struct {
 	BytesOut    int64
 }
 
-// TargetStats are what one target gets, over all services. Health probes do not count.
+// TargetStats are the traffic of one target, over all services. Health probes do not count.
 type TargetStats struct {
 	// Target is the target's key.
 	Target string

@@ -39,7 +39,7 @@ type Options struct {
 // lockTimeout is how long Open waits for another process to end.
 const lockTimeout = time.Second
 
-// The buckets of the file: what the cloud saves, and the total of it.
+// The buckets of the file: the cloud's entries, and their total.
 var entries, totals = []byte("entries"), []byte("total")
 
 // Open opens the directory of a cloud. It makes the directory if necessary. The result is for [fakecloud.Options]: the cloud closes it.
@@ -94,7 +94,7 @@ func (d *disk) errDamaged(cause any) error {
 	return fmt.Errorf("state %s %w (%v): restore a copy of it, or move it away to begin with an empty cloud", d.path, errDamage, cause)
 }
 
-// guard runs fn. What bbolt does about a damaged file is to panic, or to read memory that does not exist: guard returns an error.
+// guard runs fn. On a damaged file, bbolt panics, or reads memory that does not exist: guard returns an error instead.
 func (d *disk) guard(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -159,7 +159,7 @@ func sum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
-// total is what all entries have together. It follows each change, so that an entry that a damaged page hides is noticed.
+// total is the number and the sum of all entries. It follows each change, so that an entry that a damaged page hides is noticed.
 type total struct{ Entries, Sum uint64 }
 
 func (t *total) add(value []byte) {

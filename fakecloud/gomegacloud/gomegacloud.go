@@ -21,7 +21,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// Cloud is what HaveRequested needs of a cloud.
+// Cloud is HaveRequested's view of a cloud.
 type Cloud interface{ Journal() journal.Journal }
 
 // HaveRequested succeeds if the journal of a cloud has n requests of an operation of the API document, such as create_server. n is a
@@ -117,7 +117,7 @@ func (m *healthy) Match(actual any) (bool, error) {
 	return len(m.problems) == 0, nil
 }
 
-// look adds what is wrong with one target.
+// look adds the problems of one target.
 func (m *healthy) look(lb *hcloud.LoadBalancer, t hcloud.LoadBalancerTarget) {
 	status := map[int]hcloud.LoadBalancerTargetHealthStatusStatus{}
 	for _, h := range t.HealthStatus {

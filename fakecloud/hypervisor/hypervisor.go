@@ -46,7 +46,7 @@ const (
 	DefaultGrace       = 15 * time.Second
 )
 
-// Guest describes a server: what is needed to make a guest for it.
+// Guest describes a server in all respects that its guest needs.
 type Guest struct {
 	Project      int64             `json:"project"`
 	Server       int64             `json:"server"`
@@ -105,8 +105,8 @@ const (
 	CommandForget = "forget_server"
 )
 
-// Task is what a hypervisor has to do. Until a task is completed, the cloud may hand it out again, to the same
-// hypervisor or its successor: a second run must do no harm.
+// Task is a task of a hypervisor. Until a task is completed, the cloud may hand it out again, to the same hypervisor or its successor: a
+// second run must do no harm.
 type Task struct {
 	// Action is the id of the action that waits for the task, 0 for CommandForget.
 	Action int64 `json:"action"`

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// Usage is what a server's guest uses, for the server's metrics. All values are averages since the last report, and
-// must not be negative. A report counts for a minute or for one step of the metrics, whichever is longer: report more
-// often, or the metrics have zeros between the reports.
+// Usage is the resource usage of a server's guest, for the server's metrics. All values are averages since the last report, and must not be
+// negative. A report counts for a minute or for one step of the metrics, whichever is longer: report more often, or the metrics have zeros
+// between the reports.
 type Usage struct {
 	// CPU is in percent of one core. With several cores, it may exceed 100.
 	CPU float64 `json:"cpu"`
@@ -17,7 +17,7 @@ type Usage struct {
 	DiskReadBytes  float64 `json:"disk_read_bytes"`  // per second
 	DiskWriteBytes float64 `json:"disk_write_bytes"` // per second
 
-	// The packets and bytes are those of the server's public interface, per second. In is what the server receives.
+	// The packets and bytes are those of the server's public interface, per second. The server receives In and sends Out.
 	PacketsIn  float64 `json:"packets_in"`
 	PacketsOut float64 `json:"packets_out"`
 	BytesIn    float64 `json:"bytes_in"`
