@@ -21,10 +21,15 @@ const suite = "bookworm"
 var errNoDebootstrap = errors.New("building a node image needs root and debootstrap on a Debian-like Linux; " +
 	"elsewhere use kind's own image (docker pull), or name one that you have with --image or NODE_IMAGE")
 
-// debian puts the archive of a Debian file system that has the packages into the context. It is made once per list of them.
-func (b *build) debian(ctx context.Context, packages []string) error {
+// debianArchive names the archive of a Debian file system that has the packages.
+func debianArchive(packages []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(packages, ",")))
-	archive := filepath.Join(filepath.Dir(b.work), fmt.Sprintf("debian-%s-%s-%x.tar", suite, runtime.GOARCH, sum[:4]))
+	return fmt.Sprintf("debian-%s-%s-%x.tar", suite, runtime.GOARCH, sum[:4])
+}
+
+// debian puts the archive of a Debian that has the packages into the context. It is made once per list of them.
+func (b *build) debian(ctx context.Context, packages []string) error {
+	archive := filepath.Join(filepath.Dir(b.work), debianArchive(packages))
 	if _, err := os.Stat(archive); err == nil {
 		b.Progress.Say("Debian %s is there from an earlier build", suite)
 	} else if err := b.Progress.Step("installing Debian "+suite+" into a folder", func() error {

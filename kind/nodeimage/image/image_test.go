@@ -27,8 +27,8 @@ func program(t *testing.T, dir, name, script string) {
 	}
 }
 
-// machine fakes one with an empty cache: a Docker that knows images by name, a Debian, and a compiler. It returns the options of
-// a build there, and a function that returns what Docker was told. Scripts may do what comes first in the program of their name.
+// machine fakes a Docker that knows images by name, a compiler, and debootstrap. Debian is there, unless that has a script. It returns
+// the options of a build, and a function that returns the commands of Docker. A script is the beginning of the program of its name.
 func machine(t *testing.T, scripts map[string]string) (o Options, told func() string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,6 +50,9 @@ esac`)
 	program(t, dir, "go", `[ "$1" = build ] || exec `+compiler+` "$@"; `+scripts["go"])
 	program(t, dir, "debootstrap", scripts["debootstrap"]+`
 for root; do :; done; mkdir -p "$root"`)
+	if scripts["debootstrap"] != "" && os.Geteuid() != 0 {
+		t.Skip("only root installs a Debian into a folder")
+	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	if err != nil {
@@ -61,6 +64,9 @@ for root; do :; done; mkdir -p "$root"`)
 		t.Fatal(err)
 	}
 	program(t, o.kubernetes.Dir, "kubernetes", "")
+	if scripts["debootstrap"] == "" {
+		program(t, o.CacheDir, debianArchive(nodePackages), "")
+	}
 	return o, func() string {
 		data, err := os.ReadFile(log)
 		if err != nil {
@@ -70,15 +76,7 @@ for root; do :; done; mkdir -p "$root"`)
 	}
 }
 
-func needsRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root installs a Debian into a folder")
-	}
-}
-
 func TestAnImageIsBuiltOnceAndLoadedWhenDockerLostIt(t *testing.T) {
-	needsRoot(t)
 	o, told := machine(t, nil)
 	var both sync.WaitGroup
 	var names [2]string
@@ -109,7 +107,6 @@ func TestAnImageIsBuiltOnceAndLoadedWhenDockerLostIt(t *testing.T) {
 }
 
 func TestOldImagesAreForgotten(t *testing.T) {
-	needsRoot(t)
 	o, told := machine(t, nil)
 	for i, name := range []string{"v1.2.3-young", "v1.2.3-middle", "v1.2.3-old"} {
 		archive, at := filepath.Join(o.CacheDir, name+".tar"), time.Now().Add(-time.Duration(i+1)*time.Hour)
@@ -129,7 +126,6 @@ func TestOldImagesAreForgotten(t *testing.T) {
 }
 
 func TestDebianIsInstalledWhileTheProgramsCompile(t *testing.T) {
-	needsRoot(t)
 	dir := t.TempDir()
 	meets := func(own, other string) string {
 		return "touch " + filepath.Join(dir, own) + "; i=0; until [ -e " + filepath.Join(dir, other) + " ]; do " +
@@ -142,20 +138,21 @@ func TestDebianIsInstalledWhileTheProgramsCompile(t *testing.T) {
 }
 
 func TestAFailedBuildEndsWithItsReasonAndLeavesNothing(t *testing.T) {
-	needsRoot(t)
 	for program, scripts := range map[string]map[string]string{
 		"debootstrap": {"debootstrap": "echo the reason >&2; exit 1", "go": "sleep 1000"},
 		"docker":      {"docker": `[ "$1" != build ] || { echo the reason >&2; exit 1; }`},
 		"docker save": {"docker": `[ "$1" != save ] || { touch "$3"; echo the reason >&2; exit 1; }`},
 	} {
-		o, _ := machine(t, scripts)
-		_, err := EnsureNode(t.Context(), o)
-		if err == nil || !strings.Contains(err.Error(), "\nthe reason") {
-			t.Errorf("%s: got %v", program, err)
-		}
-		if left, err := filepath.Glob(filepath.Join(o.CacheDir, "[vw]*")); err != nil || left != nil {
-			t.Errorf("%s: the cache has %v, %v", program, left, err)
-		}
+		t.Run(program, func(t *testing.T) {
+			o, _ := machine(t, scripts)
+			_, err := EnsureNode(t.Context(), o)
+			if err == nil || !strings.Contains(err.Error(), "\nthe reason") {
+				t.Errorf("got %v", err)
+			}
+			if left, err := filepath.Glob(filepath.Join(o.CacheDir, "[vw]*")); err != nil || left != nil {
+				t.Errorf("the cache has %v, %v", left, err)
+			}
+		})
 	}
 }
 
