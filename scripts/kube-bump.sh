@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.."
 
 before=$(mktemp -d)
 moved=
-for module in . e2e e2e/hetzner kind/nodeimage kind/nodeimage/modules/kubernetes kind/nodeimage/modules/coredns; do
+for module in . e2e e2e/hetzner kind/nodeimage kind/nodeimage/modules/kubernetes kind/nodeimage/modules/node; do
 	moved="$moved $module/go.mod $module/go.sum"
 done
 moved="$moved scripts/tool.sh e2e/PORTING.md"
@@ -59,7 +59,7 @@ etcd=$(constant DefaultEtcdVersion) coredns=$(constant CoreDNSVersion)
 [ -n "$etcd" ] && [ -n "$coredns" ] || fail "$constants does not name etcd's and CoreDNS' releases where they used to be"
 
 (cd kind/nodeimage/modules/kubernetes && go mod edit -require="go.etcd.io/etcd/server/v3@v$etcd" && go mod tidy)
-(cd kind/nodeimage/modules/coredns && go get "github.com/coredns/coredns@v$coredns" && go mod tidy)
+(cd kind/nodeimage/modules/node && go get "github.com/coredns/coredns@v$coredns" && go mod tidy)
 # controller-runtime 0.N is made for Kubernetes 1.(N+12). Helm has no such rule, its newest release must do.
 for module in e2e . e2e/hetzner; do
 	(

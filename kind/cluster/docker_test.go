@@ -134,6 +134,39 @@ esac`)
 	}
 }
 
+func TestDeleteLeavesNothing(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	fakeDocker(t, `echo "$*" >> `+quote(log)+`
+case "$*" in
+"network ls"*) echo net1 ;;
+*`+LabelCluster+`=mine) echo router1 ;;
+*io.x-k8s.kind.cluster=mine) echo node1 node2 ;;
+esac`)
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	path, err := KubeconfigPath("mine")
+	if err := errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Delete(t.Context(), "mine"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the kubeconfig is left: %v", err)
+	}
+	data, _ := os.ReadFile(log)
+	want := "rm --force --volumes router1\nrm --force --volumes node1 node2\nnetwork rm net1\n"
+	var got strings.Builder
+	for line := range strings.Lines(string(data)) {
+		if strings.Contains(line, "rm ") {
+			got.WriteString(line)
+		}
+	}
+	if got.String() != want {
+		t.Errorf("Docker was told\n%s", data)
+	}
+}
+
 // Docker still lists a container for a moment that it no longer shows.
 func TestContainersAreListedWhileOneIsRemoved(t *testing.T) {
 	fakeDocker(t, `case "$*" in

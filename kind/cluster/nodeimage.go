@@ -23,11 +23,11 @@ const (
 	ImageAuto = "auto"
 	// ImagePull takes kind's own image.
 	ImagePull = "pull"
-	// ImageBuild builds one from source (kind/nodeimage).
+	// ImageBuild builds one from source.
 	ImageBuild = "build"
 )
 
-// builtImages is the repository of images that kind/nodeimage builds.
+// builtImages is the repository of images that are built from source.
 const builtImages = "ccm-from-scratch/node"
 
 // Built reports whether a node image was built from source. It lacks what kind's own has beyond a cluster: a provisioner of volumes.

@@ -11,7 +11,6 @@ require (
 	golang.org/x/sync v0.22.0
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2
 	sigs.k8s.io/controller-runtime/tools/setup-envtest v0.25.1
-	sigs.k8s.io/kind v0.33.0
 )
 
 require (

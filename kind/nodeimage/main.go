@@ -28,6 +28,7 @@ import (
 )
 
 func main() {
+	syscall.Umask(0o022) // everyone may read what is built
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := command().ExecuteContext(ctx)
 	stop()
@@ -51,7 +52,7 @@ func command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			name, err := image.Ensure(cmd.Context(), image.Options{Root: at, Mirror: mirror, Progress: progress})
+			name, err := image.EnsureNode(cmd.Context(), image.Options{Root: at, Mirror: mirror, Progress: progress})
 			if err == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), name)
 			}

@@ -2,11 +2,13 @@ package image
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage/job"
@@ -15,36 +17,46 @@ import (
 // suite is the release of Debian that the node runs.
 const suite = "bookworm"
 
-// packages are the Debian packages of a node: what kind's own image installs
-// (see the package comment for what is left out), and runc, which kind builds,
-// with socat for `kubectl port-forward` and openssl for a person.
-var packages = []string{
-	"systemd", "conntrack", "iptables", "nftables", "iproute2", "ethtool", "util-linux", "mount", "kmod", "libseccomp2",
-	"pigz", "e2fsprogs", "bash", "ca-certificates", "curl", "jq", "procps", "runc", "socat", "openssl",
-}
-
 // errNoDebootstrap says that this host cannot make a Debian file system.
 var errNoDebootstrap = errors.New("building a node image needs root and debootstrap on a Debian-like Linux; " +
 	"elsewhere use kind's own image (docker pull), or name one that you have with --image or NODE_IMAGE")
 
-// debootstrap makes a Debian file system below work and writes it as an archive.
-// An empty mirror is the one that debootstrap knows.
-func debootstrap(ctx context.Context, work, mirror, archive string, packages []string) (err error) {
+// debianArchive names the archive of a Debian file system that has the packages.
+func debianArchive(packages []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(packages, ",")))
+	return fmt.Sprintf("debian-%s-%s-%x.tar", suite, runtime.GOARCH, sum[:4])
+}
+
+// debian puts the archive of a Debian that has the packages into the context. It is made once per list of them.
+func (b *build) debian(ctx context.Context, packages []string) error {
+	archive := filepath.Join(filepath.Dir(b.work), debianArchive(packages))
+	if _, err := os.Stat(archive); err == nil {
+		b.Progress.Say("Debian %s is there from an earlier build", suite)
+	} else if err := b.Progress.Step("installing Debian "+suite+" into a folder", func() error {
+		return b.debootstrap(ctx, archive, packages)
+	}); err != nil {
+		return err
+	}
+	return os.Link(archive, b.context("debian.tar"))
+}
+
+// root is the folder that Debian is installed into.
+func (b *build) root() string { return filepath.Join(b.work, "debian") }
+
+// debootstrap makes a Debian file system and writes it as an archive.
+func (b *build) debootstrap(ctx context.Context, archive string, packages []string) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w (this user is not root)", errNoDebootstrap)
 	}
 	if err := installDebootstrap(ctx); err != nil {
 		return err
 	}
-	root := filepath.Join(work, "debian")
+	root := b.root()
 	args := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), suite, root}
-	if mirror != "" {
-		args = append(args, mirror)
+	if b.Mirror != "" {
+		args = append(args, b.Mirror)
 	}
-	if err := job.Command(ctx, "debootstrap", args...); err != nil {
-		return errors.Join(err, unmount(root))
-	}
-	if err := unmount(root); err != nil {
+	if err := errors.Join(job.Command(ctx, "debootstrap", args...), unmount(root)); err != nil {
 		return err
 	}
 	// What a node never needs. Packages' own files are kept otherwise: this is
@@ -62,9 +74,9 @@ func debootstrap(ctx context.Context, work, mirror, archive string, packages []s
 			}
 		}
 	}
-	part := archive + ".part"
+	part := filepath.Join(b.work, "debian.tar")
 	if err := job.Command(ctx, "tar", "-C", root, "--one-file-system", "-cf", part, "."); err != nil {
-		return errors.Join(err, os.Remove(part))
+		return err
 	}
 	return os.Rename(part, archive)
 }

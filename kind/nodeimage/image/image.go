@@ -1,18 +1,30 @@
+// Package image builds images where no registry can be reached: from the Go module proxy and Debian's packages alone.
+//
+// A node's image holds what kind's own holds: a Debian with systemd, kind's entrypoint and units (from kind's module),
+// containerd, runc (Debian's), crictl and CNI plugins, kubelet, kubeadm and kubectl, and in containerd's store the images of
+// the control plane, kube-proxy, CoreDNS and pause. Nothing in it knows of this project: package kind/cluster puts into
+// running nodes what makes them servers of a cloud, whatever image they run.
+//
+// Every program is compiled from a pinned module below modules/ (Kubernetes and etcd come from modules/kubernetes, the very
+// program that the embedded cluster runs). debootstrap makes a file system, which takes root. A Dockerfile puts both together.
+//
+// Left out, compared with kindest/node: kindnetd (clusters here have no overlay network), the local-path provisioner (the
+// default StorageClass provisions nothing), iSCSI and NFS programs, the fuse-overlayfs snapshotter of rootless Docker, other
+// architectures than the host's.
 package image
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/utils/clock"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage/job"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage/kubernetes"
@@ -21,53 +33,111 @@ import (
 const (
 	// repository is the name of built images; the tag is their key.
 	repository = "ccm-from-scratch/node"
-	// labelKey marks built images, so that old ones can be found.
+	// labelKey marks built images and their parts.
 	labelKey = "ccm-from-scratch.node-image"
-	// maxAge is how long an image that is not asked for is kept in the cache.
-	maxAge = 14 * 24 * time.Hour
 	// maxKept is how many images are kept: those of the branches that a person
 	// switches between. Each is 600 MB in the cache and again in Docker.
 	maxKept = 3
 )
 
-// Source says what an image is built from.
-type Source struct {
-	// Root is the folder of the repository.
-	Root string
-	// Kubernetes is the folder with the multi-call program that package kubernetes makes, and links to it.
-	Kubernetes string
-	// Arch is the architecture as GOARCH. Programs are run while the image is built, so another one than the host's
-	// needs an emulator.
-	Arch string
-}
-
-// folder is where the modules and this package lie in a checkout.
-func (s Source) folder() string { return filepath.Join(s.Root, "kind", "nodeimage") }
-
-// Options say what Ensure is to do. Root must be set.
+// Options say what is built. Root and Progress must be set.
 type Options struct {
 	// Root is the folder of the repository.
 	Root string
-	// Kubernetes is Source.Kubernetes. If empty, the program is built, or found built, when it is needed.
-	Kubernetes string
 	// CacheDir keeps images by key. If empty, it is <user's cache>/ccm-from-scratch/node-image.
 	CacheDir string
 	// Mirror is the address of a Debian mirror. If empty, it is debootstrap's own.
 	Mirror string
-	// Progress shows what happens. If nil, nothing is shown.
+	// Progress shows what happens.
 	Progress *job.Progress
-	// Clock measures elapsed time. If nil, it is the host's.
-	Clock clock.WithTicker
+
+	kubernetes kubernetes.Assets // found or built, unless a test sets it
 }
 
-// present reports whether Docker has the image.
-func present(ctx context.Context, name string) bool {
-	return job.Command(ctx, "docker", "image", "inspect", name) == nil
+// folder is where the modules and this package lie in a checkout.
+func (o Options) folder() string { return filepath.Join(o.Root, "kind", "nodeimage") }
+
+// EnsureNode returns the name of a node image that Docker has, built from this repository's sources: once, in about ten
+// minutes, afterwards in a second.
+func EnsureNode(ctx context.Context, o Options) (string, error) {
+	if err := job.Command(ctx, "docker", "version"); err != nil {
+		return "", fmt.Errorf("no Docker answers; start it: %w", err)
+	}
+	if o.kubernetes.Dir == "" {
+		var err error
+		if o.kubernetes, err = kubernetes.Ensure(ctx, kubernetes.Options{Root: o.Root, Build: true, Progress: o.Progress}); err != nil {
+			return "", err
+		}
+	}
+	cache, err := o.cacheDir()
+	if err != nil {
+		return "", err
+	}
+	kind, err := findKind(ctx, o.Root)
+	if err != nil {
+		return "", err
+	}
+	key, err := o.key(kind.Version, runtime.Version())
+	if err != nil {
+		return "", err
+	}
+	tag, archive := repository+":"+key, filepath.Join(cache, key+".tar")
+	if err := o.ensure(ctx, tag, func(b *build) error {
+		if _, err := os.Stat(archive); err == nil {
+			return o.Progress.Step("handing the image to Docker", func() error {
+				return job.Command(ctx, "docker", "load", "--quiet", "--input", archive)
+			})
+		}
+		if err := b.image(ctx, tag, "node", nodePackages, b.fillNode); err != nil {
+			return err
+		}
+		part := filepath.Join(b.work, "image.tar")
+		if err := job.Command(ctx, "docker", "save", "--output", part, tag); err != nil {
+			return err
+		}
+		return os.Rename(part, archive)
+	}); err != nil {
+		return "", err
+	}
+	now := o.Progress.Now()
+	_ = os.Chtimes(archive, now, now) // when it was asked for last
+	prune(ctx, cache)
+	return tag, nil
 }
 
-// load hands the images of an archive to Docker.
-func load(ctx context.Context, p *job.Progress, archive string) error {
-	return p.Step("handing the image to Docker", func() error { return job.Command(ctx, "docker", "load", "--quiet", "--input", archive) })
+// EnsureAgnhost makes sure that Docker has an image of agnhost under the name: the program of the pods in Kubernetes' own specs.
+func EnsureAgnhost(ctx context.Context, name string, o Options) error {
+	return o.ensure(ctx, name, func(b *build) error { return b.image(ctx, name, "agnhost", agnhostPackages, b.fillAgnhost) })
+}
+
+// ensure makes an image unless Docker has it. One process at a time makes images.
+func (o Options) ensure(ctx context.Context, tag string, work func(*build) error) (err error) {
+	present := func() bool { return job.Command(ctx, "docker", "image", "inspect", tag) == nil }
+	if present() {
+		return nil
+	}
+	cache, err := o.cacheDir()
+	if err != nil {
+		return err
+	}
+	unlock, err := o.Progress.Lock(ctx, filepath.Join(cache, "lock"), "an image")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if present() {
+		return nil
+	}
+	b := &build{Options: o, work: filepath.Join(cache, "work")}
+	remove := func() error { return errors.Join(unmount(b.root()), os.RemoveAll(b.work)) }
+	if err := errors.Join(remove(), os.Mkdir(b.work, 0o755)); err != nil { // a killed process leaves it
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	if err := work(b); err != nil {
+		return fmt.Errorf("building %s: %w", tag, err)
+	}
+	return nil
 }
 
 // cacheDir returns the cache's folder and makes sure that there is one.
@@ -83,140 +153,42 @@ func (o Options) cacheDir() (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// workPrefix begins the name of a build's own folder.
-const workPrefix = "work-"
-
-// archiveName is an image in the folder of its key.
-const archiveName = "image.tar"
-
-// Ensure returns the name of a node image that Docker has, built from this repository's sources: once, in about ten
-// minutes, afterwards in a second.
-func Ensure(ctx context.Context, o Options) (string, error) {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	if o.Progress == nil {
-		o.Progress = &job.Progress{}
-	}
-	p := o.Progress
-	if err := job.Command(ctx, "docker", "version"); err != nil {
-		return "", fmt.Errorf("no Docker answers; start it: %w", err)
-	}
-	b, key, err := o.prepare(ctx)
-	if err != nil {
-		return "", err
-	}
-	tag := repository + ":" + key
-	dir := filepath.Join(b.cache, key)
-	archive := filepath.Join(dir, archiveName)
-	touch := func() { now := o.Clock.Now(); _ = os.Chtimes(dir, now, now) }
-	if present(ctx, tag) {
-		touch()
-		return tag, nil
-	}
-	unlock, err := job.Lock(ctx, filepath.Join(b.cache, key+".lock"), o.Clock, func() {
-		p.Say("another process is making this image; waiting for it (Ctrl-C stops waiting)")
-	})
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if _, err := os.Stat(archive); errors.Is(err, os.ErrNotExist) {
-		if err := b.inWorkDir(func() error { return b.make(ctx, tag, archive) }, dir); err != nil {
-			return "", fmt.Errorf("building a node image: %w", err)
-		}
-	} else if err != nil {
-		return "", err
-	}
-	touch()
-	if !present(ctx, tag) {
-		if err := load(ctx, p, archive); err != nil {
-			return "", err
-		}
-	}
-	o.prune(ctx, b.cache, key)
-	return tag, nil
-}
-
-// prepare finds out what is to be built.
-func (o Options) prepare(ctx context.Context) (*build, string, error) {
-	programs, err := o.programs(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	b, err := o.build(programs)
-	if err != nil {
-		return nil, "", err
-	}
-	if b.version, err = kubernetesVersion(ctx, programs); err != nil {
-		return nil, "", err
-	}
-	if b.kind, err = findKind(ctx, b.folder()); err != nil {
-		return nil, "", err
-	}
-	key, err := b.key(ctx, b.kind, runtime.Version())
-	return b, key, err
-}
-
-// build returns a build with Kubernetes' program in the folder programs, "" where that is not needed.
-func (o Options) build(programs string) (*build, error) {
-	cache, err := o.cacheDir()
-	s := Source{Root: o.Root, Kubernetes: programs, Arch: runtime.GOARCH}
-	return &build{Source: s, modules: filepath.Join(s.folder(), "modules"), mirror: o.Mirror, cache: cache, epoch: epoch,
-		progress: o.Progress}, err
-}
-
-// programs returns the folder of Kubernetes' program, built if need be.
-func (o Options) programs(ctx context.Context) (string, error) {
-	if o.Kubernetes != "" {
-		return o.Kubernetes, nil
-	}
-	programs, err := kubernetes.Ensure(ctx, kubernetes.Options{Root: o.Root, Build: true, Progress: o.Progress, Clock: o.Clock})
-	return programs.Dir, err
-}
-
-// inWorkDir runs work with a folder of its own, which it removes in any case,
-// and makes the folder for the result.
-func (b *build) inWorkDir(work func() error, result string) (err error) {
-	if b.work, err = os.MkdirTemp(b.cache, workPrefix); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(b.work)) }()
-	b.programs = filepath.Join(b.work, "programs")
-	if err := os.MkdirAll(result, 0o755); err != nil {
-		return err
-	}
-	return work()
-}
-
-// prune removes built images that were not asked for in a long time, or that
-// are too many, from the cache and from Docker. An image that a container uses
-// stays in Docker; what fails is tried again next time.
-func (o Options) prune(ctx context.Context, cache, keep string) {
-	entries, err := os.ReadDir(cache)
-	if err != nil {
-		return
-	}
-	used := map[string]time.Time{} // when each was asked for last
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && entry.IsDir() && entry.Name() != keep {
-			used[entry.Name()] = info.ModTime()
-		}
-	}
-	names := slices.SortedFunc(maps.Keys(used), func(a, b string) int { return used[b].Compare(used[a]) })
-	kept := 1 // the one to keep
-	for _, name := range names {
-		work := strings.HasPrefix(name, workPrefix)
-		if o.Clock.Since(used[name]) < maxAge && (work || kept < maxKept) {
-			if !work {
-				kept++
+// key names the image by what decides its content: the sources of the builder, the pinned modules, Kubernetes' programs by
+// their own key, kind, Go and the architecture. Debian's packages are those of the day of the build: their names are in the key,
+// their versions are not, or every update of Debian would be a new image.
+func (o Options) key(kind, goVersion string) (string, error) {
+	sum := sha256.New()
+	fmt.Fprintln(sum, kind, goVersion, runtime.GOARCH, filepath.Base(o.kubernetes.Dir))
+	for _, folder := range []string{"image", "node", "modules/node"} {
+		files := os.DirFS(filepath.Join(o.folder(), folder))
+		err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasSuffix(name, "_test.go") {
+				return err
 			}
-			continue
+			data, err := fs.ReadFile(files, name)
+			fmt.Fprintf(sum, "%s %d %s", name, len(data), data)
+			return err
+		})
+		if err != nil {
+			return "", fmt.Errorf("naming the node image by its content: %w", err)
 		}
-		if !work {
-			_ = job.Command(ctx, "docker", "image", "rm", repository+":"+name)
+	}
+	return fmt.Sprintf("%s-%x", o.kubernetes.Version, sum.Sum(nil)[:8]), nil
+}
+
+// prune removes the node images that others were asked for after, from the cache and from Docker. An image that a container
+// uses stays in Docker.
+func prune(ctx context.Context, cache string) {
+	archives, _ := filepath.Glob(filepath.Join(cache, "v*.tar"))
+	used := map[string]time.Time{}
+	for _, archive := range archives {
+		if info, err := os.Stat(archive); err == nil {
+			used[archive] = info.ModTime()
 		}
-		_ = os.RemoveAll(filepath.Join(cache, name))
-		_ = os.Remove(filepath.Join(cache, name+".lock"))
+	}
+	slices.SortFunc(archives, func(a, b string) int { return used[b].Compare(used[a]) })
+	for _, archive := range archives[min(maxKept, len(archives)):] {
+		_ = job.Command(ctx, "docker", "image", "rm", repository+":"+strings.TrimSuffix(filepath.Base(archive), ".tar"))
+		_ = os.Remove(archive)
 	}
 }

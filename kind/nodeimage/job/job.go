@@ -38,6 +38,9 @@ func (p *Progress) clock() clock.WithTicker {
 	return p.Clock
 }
 
+// Now returns the time of the clock.
+func (p *Progress) Now() time.Time { return p.clock().Now() }
+
 // Write passes on what a program prints, so that no line is cut by another.
 func (p *Progress) Write(data []byte) (int, error) {
 	if p.Out == nil {
@@ -56,7 +59,7 @@ func (p *Progress) Say(format string, args ...any) {
 // Step runs work. It says at once that work begins, again from time to time while it runs, and how long it took.
 // The error is that of work, with the step's name.
 func (p *Progress) Step(name string, work func() error) error {
-	begin := p.clock().Now()
+	begin := p.Now()
 	since := func() time.Duration { return p.clock().Since(begin).Round(time.Second) }
 	p.Say("%s ...", name)
 	ticker := p.clock().NewTicker(heartbeat)

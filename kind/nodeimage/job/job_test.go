@@ -42,21 +42,24 @@ func (c announcing) NewTicker(d time.Duration) clock.Ticker {
 func TestAnotherProcessIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
+	said := make(lines, 1)
 	fake := announcing{clocktesting.NewFakeClock(time.Now()), make(chan struct{}, 1)}
-	unlock, err := Lock(t.Context(), path, fake, func() { t.Error("a free lock was waited for") })
-	if err != nil {
-		t.Fatal(err)
+	p := &Progress{Out: said, Clock: fake}
+	unlock, err := p.Lock(t.Context(), path, "it")
+	if err != nil || len(said) > 0 {
+		t.Fatalf("a free lock was waited for: %v", err)
 	}
-	waiting := make(chan struct{})
 	got := make(chan error, 1)
 	go func() {
-		unlock, err := Lock(t.Context(), path, fake, func() { close(waiting) })
+		unlock, err := p.Lock(t.Context(), path, "it")
 		if err == nil {
 			unlock()
 		}
 		got <- err
 	}()
-	<-waiting
+	if line := <-said; !strings.Contains(line, "another process is making it") {
+		t.Error(line)
+	}
 	unlock()
 	<-fake.tickers
 	fake.Step(lockPoll)
@@ -68,13 +71,15 @@ func TestAnotherProcessIsWaitedFor(t *testing.T) {
 func TestWaitingForAnotherProcessCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := Lock(t.Context(), path, clock.RealClock{}, nil)
+	p := &Progress{}
+	unlock, err := p.Lock(t.Context(), path, "it")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unlock()
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := Lock(ctx, path, clock.RealClock{}, cancel); !errors.Is(err, context.Canceled) {
+	cancel()
+	if _, err := p.Lock(ctx, path, "it"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -6,37 +6,35 @@ import (
 	"os"
 	"syscall"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 // lockPoll is how often a process that waits for another's lock looks again.
 const lockPoll = 500 * time.Millisecond
 
-// Lock locks the file at path and returns a function that unlocks it. If another process has the lock, Lock calls waiting
-// once, and waits until ctx ends. The system unlocks the file when the process dies; the empty file stays.
-func Lock(ctx context.Context, path string, c clock.WithTicker, waiting func()) (unlock func(), err error) {
-	unlock, free, err := TryLock(path)
+// Lock locks the file at path and returns a function that unlocks it. If another process has the lock, Lock says that it makes
+// the thing, and waits until ctx ends. The system unlocks the file when the process dies; the empty file stays.
+func (p *Progress) Lock(ctx context.Context, path, thing string) (unlock func(), err error) {
+	unlock, free, err := tryLock(path)
 	if err != nil || free {
 		return unlock, err
 	}
-	waiting()
-	ticker := c.NewTicker(lockPoll)
+	p.Say("another process is making %s; waiting for it (Ctrl-C stops waiting)", thing)
+	ticker := p.clock().NewTicker(lockPoll)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-ticker.C():
-			if unlock, free, err = TryLock(path); err != nil || free {
+			if unlock, free, err = tryLock(path); err != nil || free {
 				return unlock, err
 			}
 		}
 	}
 }
 
-// TryLock takes the lock if it is free.
-func TryLock(path string) (unlock func(), free bool, err error) {
+// tryLock takes the lock if it is free.
+func tryLock(path string) (unlock func(), free bool, err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, false, err

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/mod/semver"
-	"k8s.io/utils/clock"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage/job"
 )
@@ -39,8 +38,6 @@ type Options struct {
 	Build bool
 	// Progress shows what happens. If nil, nothing is shown.
 	Progress *job.Progress
-	// Clock measures elapsed time. If nil, it is the host's.
-	Clock clock.WithTicker
 
 	publisher publisher
 }
@@ -81,9 +78,6 @@ func (o Options) complete() (Options, error) {
 	if o.Platform == (Platform{}) {
 		o.Platform = Host()
 	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
 	if o.Progress == nil {
 		o.Progress = &job.Progress{}
 	}
@@ -122,9 +116,7 @@ func Ensure(ctx context.Context, options Options) (Assets, error) {
 	if err := os.MkdirAll(options.CacheDir, 0o755); err != nil {
 		return Assets{}, err
 	}
-	unlock, err := job.Lock(ctx, filepath.Join(options.CacheDir, key+".lock"), options.Clock, func() {
-		options.Progress.Say("another process is making Kubernetes %s; waiting for it (Ctrl-C stops waiting)", options.Source.Kubernetes)
-	})
+	unlock, err := options.Progress.Lock(ctx, filepath.Join(options.CacheDir, key+".lock"), "Kubernetes "+options.Source.Kubernetes)
 	if err != nil {
 		return Assets{}, err
 	}
@@ -206,7 +198,7 @@ func (o Options) make(ctx context.Context, key string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
-	start := o.Clock.Now()
+	start := o.Progress.Now()
 	if err := o.fill(ctx, temporary); err != nil {
 		return err
 	}
@@ -225,7 +217,7 @@ func (o Options) make(ctx context.Context, key string) (err error) {
 		return err
 	}
 	o.Progress.Say("Kubernetes %s is ready after %s, in %s", o.Source.Kubernetes,
-		o.Clock.Since(start).Round(time.Second), place)
+		o.Progress.Now().Sub(start).Round(time.Second), place)
 	return nil
 }
 

@@ -141,28 +141,6 @@ func TestACancelledBuildLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestWaitingForAnothersBuildCanBeCancelled(t *testing.T) {
-	t.Setenv(EnvAssets, "")
-	options := tiny(t)
-	key, err := mustComplete(t, options).key(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(options.CacheDir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	unlock, free, err := job.TryLock(filepath.Join(options.CacheDir, key+".lock"))
-	if err != nil || !free {
-		t.Fatal(free, err)
-	}
-	defer unlock()
-	ctx, cancel := context.WithCancel(t.Context())
-	options.Progress = shown(onWrite(cancel)) // as it says that it waits
-	if _, err := Ensure(ctx, options); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want Canceled", err)
-	}
-}
-
 func mustComplete(t *testing.T, options Options) Options {
 	t.Helper()
 	options, err := options.complete()
