@@ -3,7 +3,6 @@ package specs
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
