@@ -56,8 +56,9 @@ func TestARunHasEverySpecInTheOrderOfTheSource(t *testing.T) {
 	}
 	other := CCMDescription{Name: "other", Lacks: map[Feature]string{NodeRoutes: ""}}
 	run := runOf(r, other, Embedded)
-	if got, want := resultsOf(run), []string{"Node of another file: passed", "Service first: passed", "Service second | of its table: failed",
-		"Route of another cluster: not here", "Route of another CCM: unsupported", "Route found out: skipped"}; !slices.Equal(got, want) {
+	if got, want := resultsOf(run), []string{"Node of another file: passed", "Service first: passed",
+		"Service second | of its table: failed", "Route of another cluster: not here", "Route of another CCM: unsupported",
+		"Route found out: skipped"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	want := `3 specs in 1m1s, 2 passed, 1 failed, 3 skipped; other on embedded, 2 at a time, seed 42
@@ -94,16 +95,19 @@ func TestAKnownGapDoesNotFailARunAndEveryOtherFailureDoes(t *testing.T) {
 		says    string
 	}{
 		{types.SpecReports{gap, closed, spec("works", types.SpecStatePassed)}, nil, []string{"is a gap: known gap", "is closed: gap closed",
-			"works: passed"}, false, "known gap: is a gap\n    because\ngap closed: is closed\n    remove it from knownGaps in the CCM's file\n"},
+			"works: passed"}, false,
+			"known gap: is a gap\n    because\ngap closed: is closed\n    remove it from knownGaps in the CCM's file\n"},
 		{types.SpecReports{hangs}, nil, []string{"hangs: failed"}, true, "failed: hangs\n"},
 		{types.SpecReports{broke, gap}, nil, []string{"broke: failed", "is a gap: known gap"}, true, "failed: broke\n"},
-		{types.SpecReports{gap}, []string{"Suite Timeout Elapsed"}, []string{"is a gap: known gap"}, true, "incomplete: Suite Timeout Elapsed\n"},
-		{types.SpecReports{gap, {LeafNodeType: types.NodeTypeBeforeSuite, State: types.SpecStatePanicked, Failure: types.Failure{Message: "no"}}},
-			nil, []string{"is a gap: known gap"}, true, "incomplete: BeforeSuite panicked\n"},
+		{types.SpecReports{gap}, []string{"Suite Timeout Elapsed"}, []string{"is a gap: known gap"}, true,
+			"incomplete: Suite Timeout Elapsed\n"},
+		{types.SpecReports{gap, {LeafNodeType: types.NodeTypeBeforeSuite, State: types.SpecStatePanicked,
+			Failure: types.Failure{Message: "no"}}}, nil, []string{"is a gap: known gap"}, true, "incomplete: BeforeSuite panicked\n"},
 	} {
 		run := runOf(types.Report{SpecReports: c.specs, SpecialSuiteFailureReasons: c.suite}, ccm, Embedded)
-		if got := resultsOf(run); !slices.Equal(got, c.results) || run.Failed() != c.fails || !strings.Contains(report.Results(run), c.says) {
-			t.Errorf("got %q, failed %t, want %q, %t, and to read %q in\n%s", got, run.Failed(), c.results, c.fails, c.says, report.Results(run))
+		got, text := resultsOf(run), report.Results(run)
+		if !slices.Equal(got, c.results) || run.Failed() != c.fails || !strings.Contains(text, c.says) {
+			t.Errorf("got %q, failed %t, want %q, %t, and to read %q in\n%s", got, run.Failed(), c.results, c.fails, c.says, text)
 		}
 	}
 }

@@ -28,7 +28,8 @@ func Results(r speclist.Run) string {
 	}
 	skipped := counts[speclist.NotHere] + counts[speclist.Unsupported] + counts[speclist.Skipped]
 	fmt.Fprintf(&b, "%d specs in %s", len(r.Specs)-skipped, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
-	for _, result := range []speclist.Result{speclist.Passed, speclist.GapClosed, speclist.Failed, speclist.KnownGap, speclist.NotExercised} {
+	for _, result := range []speclist.Result{speclist.Passed, speclist.GapClosed, speclist.Failed, speclist.KnownGap,
+		speclist.NotExercised} {
 		if n := counts[result]; n > 0 {
 			fmt.Fprintf(&b, ", %d %s", n, result)
 		}
@@ -99,8 +100,8 @@ func card(r speclist.Run) string {
 	if all == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\n# Report card: %s survives %d of %d incidents\n\n| incident | result | calls to the API in it |\n|---|---|---|\n%s\n",
-		r.CCM, survived, all, rows.String())
+	return fmt.Sprintf("\n# Report card: %s survives %d of %d incidents\n\n", r.CCM, survived, all) +
+		"| incident | result | calls to the API in it |\n|---|---|---|\n" + rows.String() + "\n"
 }
 
 // cell makes the first line of a text fit into a cell of a table.
@@ -132,7 +133,8 @@ func JUnit(r speclist.Run) ([]byte, error) {
 	}
 	suite.Tests = len(suite.TestCases)
 	text, err := xml.MarshalIndent(reporters.JUnitTestSuites{
-		Tests: suite.Tests, Failures: suite.Failures, Disabled: suite.Skipped, Time: suite.Time, TestSuites: []reporters.JUnitTestSuite{suite},
+		Tests: suite.Tests, Failures: suite.Failures, Disabled: suite.Skipped, Time: suite.Time,
+		TestSuites: []reporters.JUnitTestSuite{suite},
 	}, "", "  ")
 	return append([]byte(xml.Header), text...), err
 }

@@ -31,8 +31,8 @@ func aRun() speclist.Run {
 
 func TestResultsSayWhatARunHasShown(t *testing.T) {
 	t.Parallel()
-	want := `6 specs in 1m1s, 2 passed, 1 gap closed, 1 failed, 1 known gap, 1 not exercised, 2 skipped; other on embedded, 2 at a time, seed 42
-
+	want := "6 specs in 1m1s, 2 passed, 1 gap closed, 1 failed, 1 known gap, 1 not exercised, 2 skipped; " +
+		"other on embedded, 2 at a time, seed 42\n" + `
 # Report card: other survives 2 of 4 incidents
 
 | incident | result | calls to the API in it |

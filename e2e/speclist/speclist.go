@@ -89,7 +89,8 @@ func Sort(specs []Spec) {
 		fileB, lineB := line(b.Source)
 		_, containerA := line(a.Container)
 		_, containerB := line(b.Container)
-		return cmp.Or(cmp.Compare(fileA, fileB), cmp.Compare(containerA, containerB), cmp.Compare(lineA, lineB), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(fileA, fileB), cmp.Compare(containerA, containerB), cmp.Compare(lineA, lineB),
+			cmp.Compare(a.Name, b.Name))
 	})
 }
 

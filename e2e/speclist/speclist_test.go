@@ -45,7 +45,8 @@ func TestTheNewestRunsAreMergedIntoOneList(t *testing.T) {
 	for _, r := range runs {
 		names = append(names, fmt.Sprint(r.CCM, " on ", r.Cluster, ": ", r.Specs[0].Result, ", ", len(r.Specs)))
 	}
-	if want := []string{"other on kind: unsupported, 1", "ours on embedded: failed, 2", "ours on kind: passed, 3"}; !slices.Equal(names, want) {
+	want := []string{"other on kind: unsupported, 1", "ours on embedded: failed, 2", "ours on kind: passed, 3"}
+	if !slices.Equal(names, want) {
 		t.Errorf("got %q, want %q", names, want)
 	}
 }
@@ -99,8 +100,8 @@ func TestABrokenFileIsNamed(t *testing.T) {
 
 func TestOnlyAKnownGapDoesNotFailARun(t *testing.T) {
 	t.Parallel()
-	for result, want := range map[Result]bool{Passed: false, Failed: true, Unsupported: false, NotHere: false, Skipped: false, KnownGap: false,
-		GapClosed: false, NotExercised: false} {
+	for result, want := range map[Result]bool{Passed: false, Failed: true, Unsupported: false, NotHere: false, Skipped: false,
+		KnownGap: false, GapClosed: false, NotExercised: false} {
 		if got := (Run{Specs: []Spec{{Result: Passed}, {Result: result}}}).Failed(); got != want {
 			t.Errorf("with a spec that is %s: %t", result, got)
 		}

@@ -20,8 +20,8 @@ func reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "report [FOLDER]", Short: "Merge the results of all runs in a folder into a page and badges",
 		Args: cobra.MaximumNArgs(1),
-		Long: `Merge the results of all runs in a folder, by default out, into its report.html, specs.json and badges. The source of the specs
-on the page is that of the module in which the command runs.`,
+		Long: `Merge the results of all runs in a folder, by default out, into its report.html, specs.json and badges. The source of the
+specs on the page is that of the module in which the command runs.`,
 		RunE: func(_ *cobra.Command, args []string) error { return writeReport(append(args, "out")[0], compare) },
 	}
 	cmd.Flags().StringArrayVar(&compare, "compare", nil,
@@ -83,7 +83,8 @@ Fails if a shard is missing.`,
 
 func resultsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "results FOLDER", Short: "Print the results of a run, and fail if one is worse than the CCM's file says", Args: cobra.ExactArgs(1),
+		Use: "results FOLDER", Short: "Print the results of a run, and fail if one is worse than the CCM's file says",
+		Args: cobra.ExactArgs(1),
 		Long: `Print the results in the specs.json of a run's folder: counts, the report card of the incidents, known gaps, and each failure
 with its place and reason. Fails if a spec failed that is not a known gap of the CCM, or if results are missing.`,
 		RunE: func(cmd *cobra.Command, args []string) error {

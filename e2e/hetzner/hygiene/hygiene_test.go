@@ -54,14 +54,15 @@ func TestNothingIsLeftHoweverTheSuiteEnds(t *testing.T) {
 	const aLoadBalancer = "gets a load balancer whose address answers"
 	// This one has three load balancers, and is busy for a while with them.
 	const manyLoadBalancers = "catches up with what changed while it was down"
+	const interrupted = `"incomplete": "Interrupted by User"`
 	for name, e := range map[string]end{
 		"with success": {focus: aLoadBalancer, says: `"result": "passed"`},
 		"with a spec that fails, as the CCM does nothing": {focus: "names every mistake at once", env: []string{"E2E_CCM=/bin/false"},
 			says: `"result": "failed"`},
 		"in the middle, because the time is up": {focus: aLoadBalancer, env: []string{"E2E_CCM=/bin/false"},
 			flags: []string{"--timeout=15s"}, says: `"incomplete": "Suite Timeout Elapsed"`},
-		"by Ctrl-C":                         {focus: manyLoadBalancers, signal: syscall.SIGINT, toAll: true, says: `"incomplete": "Interrupted by User"`},
-		"by a SIGTERM to the script alone":  {focus: manyLoadBalancers, signal: syscall.SIGTERM, says: `"incomplete": "Interrupted by User"`},
+		"by Ctrl-C":                         {focus: manyLoadBalancers, signal: syscall.SIGINT, toAll: true, says: interrupted},
+		"by a SIGTERM to the script alone":  {focus: manyLoadBalancers, signal: syscall.SIGTERM, says: interrupted},
 		"by a SIGKILL to all its processes": {focus: manyLoadBalancers, signal: syscall.SIGKILL, toAll: true},
 	} {
 		t.Run(name, func(t *testing.T) { e.run(t) }) // one at a time: they share addresses
