@@ -95,7 +95,7 @@ func card(r speclist.Run) string {
 		case speclist.Unsupported:
 			verdict = "lacks what it needs: " + s.Reason
 		}
-		fmt.Fprintf(&rows, "| %s | %s | %s |\n", cell(s.Name), cell(verdict), cell(calls))
+		fmt.Fprintf(&rows, "| %s | %s | %s |\n", cell(strings.TrimPrefix(s.Name, s.Group+" ")), cell(verdict), cell(calls))
 	}
 	if all == 0 {
 		return ""

@@ -33,7 +33,7 @@ func TestContractHostileRequestsBreakNothing(t *testing.T) {
 	sent, refused := 0, 0
 	for _, part := range longtest.Share(t, 10, 1) {
 		attack := contract.Attack{
-			Document: document, Seed: 2026 + uint64(part), Token: fakecloud.DefaultToken, Operations: document.Operations(),
+			Document: document, Seed: 2026 + part, Token: fakecloud.DefaultToken, Operations: document.Operations(),
 			Path: func(op *contract.Operation) string { return paths[op] },
 		}
 		requests, err := attack.Requests()
