@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -102,11 +103,18 @@ func (w work) do(ctx context.Context, piece int) (r result, err error) {
 		r.Files[path.Base(args[0])+".txt"] = out.Bytes()
 	}
 	if w.report != "" {
-		if _, err := os.Stat(results + "/" + w.report); err != nil {
-			return r, err
+		var run struct {
+			Incomplete string
+			Specs      []struct{ Result string }
 		}
-		_, missing := os.Stat(results + "/failures.txt") // without that, the failures are known gaps
-		r = result{Failed: missing == nil, Files: map[string][]byte{}}
+		text, err := os.ReadFile(results + "/" + w.report)
+		if err = errors.Join(err, json.Unmarshal(text, &run)); err != nil {
+			return r, fmt.Errorf("the specs have no result: %w", err)
+		}
+		r = result{Failed: run.Incomplete != "", Files: map[string][]byte{}}
+		for _, spec := range run.Specs { // a known gap is none
+			r.Failed = r.Failed || spec.Result == "failed"
+		}
 	}
 	written, _ := filepath.Glob(results + "/*.json") // the pattern is right
 	for _, file := range written {
@@ -224,13 +232,14 @@ func anew(folder string) error { return errors.Join(os.RemoveAll(folder), os.Mkd
 func (w *work) e2e(shards, procs int, labels, focus, ccm string) {
 	w.pieces, w.report, w.mayFail = shards, "specs.json", true
 	w.alone = func(piece int) string {
-		text := "make e2e E2E_CLUSTER=embedded SHARD=" + w.shard(piece)
+		var text strings.Builder
+		text.WriteString("make e2e E2E_CLUSTER=embedded SHARD=" + w.shard(piece))
 		for _, s := range [][2]string{{"LABELS", labels}, {"FOCUS", focus}, {"CCM", ccm}} {
 			if s[1] != "" {
-				text += fmt.Sprintf(" %s='%s'", s[0], s[1])
+				fmt.Fprintf(&text, " %s='%s'", s[0], s[1])
 			}
 		}
-		return text
+		return text.String()
 	}
 	w.programs = func(piece int) [][]string {
 		filter := "!real-nodes && !hour"
@@ -239,11 +248,11 @@ func (w *work) e2e(shards, procs int, labels, focus, ccm string) {
 		}
 		return [][]string{{programs + "/ginkgo", "run", "--no-color", "--silence-skips", "--procs=" + strconv.Itoa(procs),
 			"--randomize-all", "--poll-progress-after=3m", "--timeout=40m", "--label-filter=" + filter, "--focus=" + focus,
-			"--json-report=report.json", "--output-dir=" + results, "--keep-going", source + "/e2e/hetzner/specs/specs.test"}}
+			"--keep-going", source + "/e2e/hetzner/specs/specs.test"}}
 	}
 	w.fill = func(ctx context.Context, f *files) { fillE2E(ctx, f, cmp.Or(ccm, ourCCM)) }
 	w.merge = func(ctx context.Context, results map[int]result, out io.Writer) error {
-		return mergeE2E(ctx, results, shards, cmp.Or(ccm, ourCCM), out)
+		return mergeE2E(ctx, results, shards, out)
 	}
 }
 
@@ -302,7 +311,7 @@ func (f *files) describe(ctx context.Context, ccm string) {
 	f.write(description, text)
 }
 
-func mergeE2E(ctx context.Context, results map[int]result, shards int, ccm string, w io.Writer) error {
+func mergeE2E(ctx context.Context, results map[int]result, shards int, w io.Writer) error {
 	if len(results) == 0 {
 		return nil // the verdict says so
 	}
@@ -321,18 +330,12 @@ func mergeE2E(ctx context.Context, results map[int]result, shards int, ccm strin
 		}
 		merge = append(merge, folder)
 	}
-	for _, args := range [][]string{merge, {"report", "out"}} {
+	for _, args := range [][]string{merge, {"report", "out"}, {"results", out}} {
 		cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./e2e/cmd/e2e"}, args...)...)
-		cmd.Stdout, cmd.Stderr, cmd.Env = w, w, append(os.Environ(), "CCM="+ccm)
-		err = errors.Join(err, cmd.Run())
-	}
-	for _, name := range []string{"failures.txt", "known-gaps.txt", "specs.md"} {
-		text, _ := os.ReadFile(filepath.Join(out, name)) // it may have nothing to say
-		if name == "specs.md" {
-			text, _, _ = bytes.Cut(bytes.TrimPrefix(text, []byte("# ")), []byte("\n"))
-			text = append(text, '\n')
+		cmd.Stdout, cmd.Stderr = w, w
+		if failed := cmd.Run(); args[0] != "results" { // the verdict says whether specs failed
+			err = errors.Join(err, failed)
 		}
-		_, _ = w.Write(text)
 	}
 	return err
 }
