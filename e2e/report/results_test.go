@@ -20,8 +20,8 @@ func aRun() speclist.Run {
 			{Name: "Service works", Group: "Service", Result: speclist.Passed, Seconds: 2},
 			{Name: "a gap", Result: speclist.KnownGap, Reason: "because"},
 			{Name: "a | closed gap", Result: speclist.GapClosed, Labels: incident},
-			{Name: "An incident locks", Group: "An incident", Result: speclist.Passed, Labels: incident, Details: speclist.Details{Notes: []speclist.Note{
-				{Name: Incident, Text: "10 in 5 s"}}}},
+			{Name: "An incident locks", Group: "An incident", Result: speclist.Passed, Labels: incident,
+				Details: speclist.Details{Notes: []speclist.Note{{Name: Incident, Text: "10 in 5 s"}}}},
 			{Name: "an empty list", Result: speclist.NotExercised, Reason: "no request", Labels: incident},
 			{Name: "certificates", Result: speclist.Unsupported, Reason: "[managed-certificates]", Labels: incident},
 			{Name: "elsewhere", Result: speclist.NotHere, Reason: "needs pods", Labels: incident},
