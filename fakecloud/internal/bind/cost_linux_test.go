@@ -56,11 +56,12 @@ func cpu(f func()) time.Duration {
 	return used() - before
 }
 
-// TestTheCostOfABodyFollowsItsSize doubles a body three times. The CPU time may grow by at most 2.5 per doubling. Of several
-// rounds, the least time of each size counts. The garbage collector is off, because its work depends on other tests.
+// TestTheCostOfABodyFollowsItsSize doubles a body three times. The CPU time may grow by at most 3 per doubling: it doubles, first
+// touches of memory on a busy machine have added up to 30 percent, and a cost with the square of the size is 4. Of several rounds,
+// the least time of each size counts. The garbage collector is off, because its work depends on other tests.
 func TestTheCostOfABodyFollowsItsSize(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	const n = 2000
+	const n = 500
 	for name, body := range costly {
 		t.Run(name, func(t *testing.T) {
 			costs := make(map[int]time.Duration)
@@ -75,7 +76,7 @@ func TestTheCostOfABodyFollowsItsSize(t *testing.T) {
 				}
 				runtime.GC()
 			}
-			if growth := float64(costs[8*n]) / float64(costs[n]); growth > 2.5*2.5*2.5 {
+			if growth := float64(costs[8*n]) / float64(costs[n]); growth > 3*3*3 {
 				t.Errorf("CPU time by number: %v: it grows faster than the body", costs)
 			}
 			t.Log(costs)
