@@ -57,16 +57,18 @@ func TestThePiecesOfASimulationHaveEachSeedOnce(t *testing.T) {
 
 func TestAWrongSettingIsNamed(t *testing.T) {
 	t.Parallel()
-	job := func(pairs ...string) error { _, err := newJob(work{}, "../../"+template, env(pairs...)); return err }
+	job := func(pairs ...string) error {
+		_, err := newJob(work{memory: "1Gi"}, "../../"+template, env(pairs...))
+		return err
+	}
 	for want, try := range map[string]func() error{
 		"SEEDS=many: must be a number from 1": func() error { _, err := newWork("sim", env("SEEDS", "many")); return err },
 		"SHARDS=9: must be a number from 1":   func() error { _, err := newWork("sim", env("SEEDS", "8", "SHARDS", "9")); return err },
 		"E2E_CLUSTER=kind: only embedded":     func() error { _, err := newWork("e2e", env("E2E_CLUSTER", "kind")); return err },
 		"bench: must be one of sim, e2e":      func() error { _, err := newWork("bench", env()); return err },
 		"SAMPLE=-1: must be a number from 0":  func() error { _, err := newWork("mutate", env("SAMPLE", "-1")); return err },
-		"CPU=much: must be such as 1":         func() error { return job("CPU", "much") },
-		"PARALLELISM=0: must be a number":     func() error { return job("PARALLELISM", "0") },
-		"is not that of a kind cluster":       func() error { _, _, err := publish(t.Context(), nil, "", "prod", nil); return err },
+		"CPU or MEMORY: much: must be such":   func() error { return job("CPU", "much") },
+		"PARALLELISM=0: must be a number":     func() error { _, err := newWork("sim", env("PARALLELISM", "0")); return err },
 	} {
 		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -101,6 +103,24 @@ func TestTheSpecsOfAPieceRunWithAnyCCM(t *testing.T) {
 	for name, want := range map[string]string{"ccm": "program", "manifest.yaml": "kind: List", "driver": "#!/bin/sh"} {
 		if got, err := os.ReadFile(filepath.Join(f.root, programs, name)); err != nil || string(got) != want {
 			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestAPieceWithoutItsReportHasNoResult(t *testing.T) {
+	t.Parallel()
+	w := work{out: filepath.Join(t.TempDir(), "out"), report: "specs.json", mayFail: true, pieces: 3}
+	for script, want := range map[string]string{
+		"echo $SHARD >specs.json":            "passed 2/3",
+		"echo specs >specs.json; exit 1":     "failed specs",
+		"true":                               "no such file",
+		"echo specs >specs.json; kill -9 $$": "signal: killed",
+	} {
+		w.programs = func(int) [][]string { return [][]string{{"sh", "-c", "cd " + w.out + "; " + script}} }
+		r, err := w.do(t.Context(), 1)
+		got := map[bool]string{false: "passed ", true: "failed "}[r.Failed] + string(r.Files["specs.json"]) + fmt.Sprint(err)
+		if !strings.Contains(got, want) || (err == nil) != (r.Files["specs.json"] != nil) {
+			t.Errorf("%s: %s", script, got)
 		}
 	}
 }
