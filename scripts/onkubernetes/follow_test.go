@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,6 +32,8 @@ type cluster struct {
 
 func (c *cluster) kubectl(ctx context.Context, in []byte, args ...string) (string, error) {
 	switch command := strings.Join(args, " "); {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
 	case command == "create --filename=-":
 		c.job = &batchv1.Job{}
 		return "", yaml.UnmarshalStrict(in, c.job)
@@ -38,7 +41,7 @@ func (c *cluster) kubectl(ctx context.Context, in []byte, args ...string) (strin
 		return "", errors.New(`Error from server (NotFound): jobs.batch "job" not found`)
 	case command == "delete job "+c.job.Name+" --cascade=foreground --ignore-not-found --timeout=1m":
 		c.job = nil
-		return "", ctx.Err()
+		return "", nil
 	case c.away != nil:
 		return "", c.away
 	case strings.HasPrefix(command, "get job "+c.job.Name+" "):
@@ -108,7 +111,7 @@ func found(text string, failed bool) result {
 
 func logOf(r result) string {
 	var b strings.Builder
-	b.WriteString("-----BEGIN OTHER-----\nthe output of a program\n")
+	_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: []byte("the output of a program")})
 	_ = r.print(&b)
 	return b.String()
 }
