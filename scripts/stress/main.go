@@ -6,6 +6,7 @@
 //	CHANGED   1 leaves out packages that do not differ from the base of the branch, or else the last release, or else the commit before
 //	BUDGET    how long tests run, and how long they are compiled at most (default 10m); packages take turns until then
 //	COUNT     so many turns of each package at most
+//	SHORT     1 gives tests -test.short, and leaves out scripts, as make test does: all packages have a turn within 20 minutes
 //	RACE      -race
 package main
 
@@ -88,15 +89,15 @@ func stress(ctx context.Context, out io.Writer, lines string, setting func(strin
 			}
 			for _, pattern := range patterns {
 				begin = time.Now()
-				p.run(ctx, temporary, pattern, budget-ran, results)
+				p.run(ctx, temporary, pattern, setting("SHORT") != "", budget-ran, results)
 				ran += time.Since(begin)
 			}
 		}
 	}
-	differ := report(out, setting("RACE"), results)
-	turn := slices.DeleteFunc(packages, func(p *pkg) bool { return p.program == "" })
+	differ, all := report(out, setting("RACE"), results), len(packages)
+	had := len(slices.DeleteFunc(packages, func(p *pkg) bool { return p.program == "" }))
 	fmt.Fprintf(out, "stress: %d passed, %d failed; %d turns of %d of %d packages, %s of tests, %s of compiling\n", len(results)-differ,
-		differ+broken, turns, len(turn), len(packages), ran.Round(time.Second), compiled.Round(time.Second))
+		differ+broken, turns, had, all, ran.Round(time.Second), compiled.Round(time.Second))
 	if differ+broken > 0 {
 		return fmt.Errorf("%d tests do not end the same each time, or always fail; %d packages do not compile: see above", differ, broken)
 	}
@@ -127,12 +128,12 @@ func (p *pkg) alone(results map[string]*result) (patterns []string) {
 	return patterns
 }
 
-// run runs the tests of a pattern once with each number of processors. What is not at its end when the budget is, does not count.
-func (p *pkg) run(ctx context.Context, temporary, pattern string, budget time.Duration, results map[string]*result) {
+// run runs the tests of a pattern once with each number of processors. A test that runs when the budget ends does not count.
+func (p *pkg) run(ctx context.Context, temporary, pattern string, short bool, budget time.Duration, results map[string]*result) {
 	limited, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	cmd := exec.CommandContext(limited, p.program, "-test.v=test2json", "-test.shuffle=on", "-test.cpu=1,2,4", "-test.timeout=10m",
-		"-test.run="+pattern)
+		"-test.run="+pattern, "-test.short="+strconv.FormatBool(short))
 	cmd.Dir, cmd.Env = p.folder, append(os.Environ(), "TMPDIR="+temporary)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
