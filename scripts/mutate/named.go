@@ -139,7 +139,7 @@ func applyAll(mutants []namedMutant, texts map[string]string) (map[string]string
 				call, end = "func() ", "(); return"
 			}
 			text := fmt.Sprintf(" if mutant(%d) { %s%s {%s}%s };", i+1, call, f.results, body, end)
-			insertions[f.file] = append(insertions[f.file], insertion{at: f.from, text: text})
+			insertions[f.file] = append(insertions[f.file], insertion{f.from, text})
 		}
 	}
 	result := map[string]string{}
