@@ -34,7 +34,7 @@ type image struct {
 	created time.Time
 }
 
-// write writes the image in the format of `docker save`. Its layer is not compressed: it is loaded on the machine that has made it.
+// write writes the image in the format of `docker save`. Its layer is not compressed: it is loaded on the same machine.
 func (im *image) write(w io.Writer) error {
 	tag, err := name.NewTag(im.tag)
 	if err != nil {

@@ -2,7 +2,7 @@
 // `docker load`, `podman load` or `kind load image-archive`. It needs neither a container engine nor
 // a registry. It builds for any architecture that Go knows. With GOFLAGS=-trimpath, the same source gives
 // the same file, whatever its folder is. For several architectures the file is an archive of an OCI image
-// layout with one index, which `skopeo copy --all` puts into a registry; the index's digest is printed.
+// layout with one index. `skopeo copy --all` puts it into a registry; the digest of the index is printed.
 //
 //	go run ./scripts/image -package ./fakecloud/cmd/fakecloud -tag fakecloud:dev -o fakecloud.tar
 package main
@@ -59,7 +59,7 @@ func main() {
 	flag.StringVar(&j.image.health, "health", "", "the program's `argument` for a health check")
 	flag.Parse()
 	err := func() error {
-		// A signal ends the compiler, and what was made so far is removed.
+		// A signal ends the compiler, and its files are removed.
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
 		if j.pkg == "" || j.image.tag == "" || j.out == "" || flag.NArg() > 0 {
