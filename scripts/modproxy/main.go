@@ -1,5 +1,5 @@
-// Command modproxy writes the released modules of this checkout as the files of a Go module proxy, so that what a release gives
-// to others can be tried before there is its tag.
+// Command modproxy writes the released modules of this checkout as the files of a Go module proxy, so that a release can be tried before
+// its tags exist.
 //
 //	go run ./scripts/modproxy FOLDER    in the root; at the version of fakecloud that go.mod requires
 //
@@ -48,9 +48,8 @@ func main() {
 	}
 }
 
-// proxy writes the modules of the checkout in the folder from, and returns the settings of the environment with which go uses them.
-// Go's module cache is a new one in the folder to: the user's must not keep a release that is yet to be made. What that cache has
-// downloaded is taken from there.
+// proxy writes the modules of the checkout in the folder from, and returns the settings of the environment for go. Go's module cache is a
+// new one in the folder to: the user's must not keep a release that is yet to be made. Other modules come from the user's cache.
 func proxy(ctx context.Context, from, to string) (env []string, err error) {
 	if to, err = filepath.Abs(to); err != nil {
 		return nil, err
@@ -94,7 +93,7 @@ func write(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// copyCheckout copies all files of a checkout that git does not ignore to the folder files. It uses an index of its own.
+// copyCheckout copies all files of a checkout that git does not ignore to the folder files. Git writes to another index.
 func copyCheckout(ctx context.Context, from, to string) error {
 	for _, args := range [][]string{{"add", "-A"}, {"checkout-index", "-a", "--prefix=" + filepath.Join(to, "files") + "/"}} {
 		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", from}, args...)...)

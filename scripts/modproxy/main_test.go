@@ -87,7 +87,7 @@ func (o *outsider) module(file, text string, requires ...string) string {
 
 func (o *outsider) programsAreInstalled() {
 	for _, path := range []string{root, e2e, fakecloud} {
-		// Not path/...@version: the pattern of the root module would match packages of the other, which is an error.
+		// Not path/...@version: the pattern of the root module would match packages of the others, and go refuses that.
 		list := exec.CommandContext(o.Context(), "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
 		list.Dir = filepath.Join("..", "..", released[path])
 		programs, err := list.Output()

@@ -1,4 +1,4 @@
-// Command mutate measures what the tests of a package notice: it changes the package's code in many small ways,
+// Command mutate measures how much the tests of a package notice: it changes the package's code in many small ways,
 // runs the tests for each, and reports the mutants that survive. The packages in its folder internal belong to it, except
 // helpers of tests.
 //
@@ -17,7 +17,7 @@
 // With -prepare, it leaves all that is needed to try the mutants in a folder, and ends. With -prepared, it tries those of such a folder,
 // which may be on another machine: it needs the checkout, but not Go.
 //
-// With -named, it tries mutants that a person has written down (see namedMutant): each must be noticed by all of its judges.
+// With -named, it tries the mutants of a list (see namedMutant): each must be noticed by all of its judges.
 package main
 
 import (
@@ -105,10 +105,10 @@ type mutation struct {
 	seed     uint64
 }
 
-// slowTest is the duration of a test that runs only for mutants which the quick tests do not notice.
+// slowTest is the duration of a test that runs only for mutants that survive the quick tests.
 const slowTest = time.Second
 
-// trial is a mutant. try returns what notices it, in words if it should be printed. It fails if the mutant survives.
+// trial is a mutant. try returns its judges, in words if they should be printed. It fails if the mutant survives.
 type trial struct {
 	name string
 	try  func() (by string, err error)
@@ -196,7 +196,7 @@ func (m *mutation) noticed(ctx context.Context, one mutant, tests []testCost) bo
 	return err != nil
 }
 
-// prepared is what prepare finds out. The compiled tests are in the same folder.
+// prepared is the result of prepare. The compiled tests are in the same folder.
 type prepared struct {
 	Tests   []testCost // the quick ones first
 	Mutants []mutant

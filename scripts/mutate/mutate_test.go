@@ -104,7 +104,7 @@ func TestANamedMutantIsASwitchOfItsFunction(t *testing.T) {
 	}
 }
 
-// The lists name functions of the CCM, and parts of them, which change.
+// The lists name functions of the CCM, and parts of them. Both change.
 func TestTheListsFitTheCode(t *testing.T) {
 	t.Parallel()
 	texts, err := sources("../../ccm")

@@ -115,7 +115,7 @@ func (m *mutation) run(ctx context.Context, folder, set, tests string, args ...s
 	return cmd.CombinedOutput()
 }
 
-// regressions is the test of the simulation that plays what it has found.
+// regressions is the test of the simulation that plays its findings.
 const regressions = "TestRegressions"
 
 // runSeeds runs tests of the simulation with a mutant, until a seed fails.
