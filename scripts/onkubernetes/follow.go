@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -70,16 +68,18 @@ func (f *follower) run(ctx context.Context) (err error) {
 	}
 }
 
-// look collects results and reports whether the Job has ended. It asks for the Job before its pods: those of an ended Job have ended.
+// podLines has kubectl print a line for each pod: its name, index, phase, the reason of its container's state, and messages.
+const podLines = `--output=jsonpath={range .items[*]}{.metadata.name}{"\t"}` +
+	`{.metadata.annotations['batch\.kubernetes\.io/job-completion-index']}{"\t"}{.status.phase}{"\t"}` +
+	`{.status.containerStatuses[*].state.*.reason}{"\t"}{.status.containerStatuses[*].state.waiting.message}` +
+	`{.status.conditions[?(@.type=="PodScheduled")].message}{.status.conditions[?(@.type=="DisruptionTarget")].message}{"\n"}{end}`
+
+// look collects results and reports whether the Job has ended. It asks for the Job before its pods: all pods of an ended Job have ended.
 func (f *follower) look(ctx context.Context) (ended bool, err error) {
 	conditions, err := f.kubectl(ctx, nil, "get", "job", f.job.Name, `--output=jsonpath={.status.conditions[?(@.status=="True")].type}`)
-	var text string
+	var pods string
 	if err == nil {
-		text, err = f.kubectl(ctx, nil, "get", "pods", "--selector="+batchv1.JobNameLabel+"="+f.job.Name, "--output=json")
-	}
-	var pods corev1.PodList
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &pods)
+		pods, err = f.kubectl(ctx, nil, "get", "pods", "--selector="+batchv1.JobNameLabel+"="+f.job.Name, podLines)
 	}
 	if err != nil {
 		if ctx.Err() != nil || strings.Contains(err.Error(), "(NotFound)") || strings.Contains(err.Error(), "(Forbidden)") {
@@ -89,20 +89,21 @@ func (f *follower) look(ctx context.Context) (ended bool, err error) {
 		return false, nil
 	}
 	running, waits := 0, ""
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		switch pod.Status.Phase {
-		case corev1.PodRunning:
+	for line := range strings.Lines(pods) {
+		pod := strings.SplitN(strings.TrimSpace(line)+"\t\t", "\t", 5)
+		if len(pod) < 5 {
+			continue // the rest of a message
+		}
+		says := strings.TrimSpace(pod[3] + " " + pod[4])
+		switch phase, reason := pod[2], pod[3]; {
+		case phase == "Running":
 			running++
-		case corev1.PodSucceeded, corev1.PodFailed:
-			f.collect(ctx, pod)
+		case phase == "Succeeded" || phase == "Failed":
+			f.collect(ctx, pod[0], pod[1], says)
+		case reason == "ImagePullBackOff" || reason == "InvalidImageName":
+			return false, fmt.Errorf("the pod %s does not start: %s: correct IMAGE: the cluster must be able to pull it", pod[0], says)
 		default:
-			reason, fatal := waiting(pod)
-			if fatal {
-				return false, fmt.Errorf("the pod %s does not start: %s: correct IMAGE, from which the cluster must be able to pull",
-					pod.Name, reason)
-			}
-			waits = reason
+			waits = says
 		}
 	}
 	ended = len(f.results) == f.work.pieces || strings.Contains(conditions, "Complete") || strings.Contains(conditions, "Failed")
@@ -111,52 +112,21 @@ func (f *follower) look(ctx context.Context) (ended bool, err error) {
 }
 
 // collect reads the result of an ended pod.
-func (f *follower) collect(ctx context.Context, pod *corev1.Pod) {
-	piece, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
-	if err != nil || f.looked[pod.Name] {
+func (f *follower) collect(ctx context.Context, pod, index, says string) {
+	piece, err := strconv.Atoi(index)
+	if err != nil || f.looked[pod] {
 		return
 	}
-	log, err := f.kubectl(ctx, nil, "logs", pod.Name)
+	log, err := f.kubectl(ctx, nil, "logs", pod)
 	if err != nil {
 		return // the next look tries again
 	}
-	f.looked[pod.Name] = true
-	found, err := readResult(log)
-	if err != nil {
-		fmt.Fprintf(f.out, "piece %d: the pod %s ended without a result: %s\n", piece, pod.Name, lastWords(pod, err))
-		return
+	f.looked[pod] = true
+	if found, err := readResult(log); err == nil {
+		f.results[piece] = found
+	} else {
+		fmt.Fprintf(f.out, "piece %d: the pod %s ended without a result: %v: %s\n", piece, pod, err, says)
 	}
-	f.results[piece] = found
-}
-
-// lastWords says how a pod without a result ended.
-func lastWords(pod *corev1.Pod, err error) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
-			return c.Reason + ": " + c.Message
-		}
-	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if t := c.State.Terminated; t != nil {
-			return fmt.Sprintf("%s, exit code %d", t.Reason, t.ExitCode)
-		}
-	}
-	return err.Error()
-}
-
-// waiting says why a pod does not run yet, and whether it never will.
-func waiting(pod *corev1.Pod) (reason string, fatal bool) {
-	for _, c := range pod.Status.ContainerStatuses {
-		if w := c.State.Waiting; w != nil && (w.Reason == "ImagePullBackOff" || w.Reason == "InvalidImageName") {
-			return w.Reason + " " + w.Message, true
-		}
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Message, false
-		}
-	}
-	return "", false
 }
 
 // progress says how many pieces are done.

@@ -18,6 +18,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 )
 
@@ -46,9 +47,14 @@ func (c *cluster) kubectl(ctx context.Context, in []byte, args ...string) (strin
 		return "", c.away
 	case strings.HasPrefix(command, "get job "+c.job.Name+" "):
 		return c.conditions, nil
-	case command == "get pods --selector=batch.kubernetes.io/job-name="+c.job.Name+" --output=json":
+	case strings.HasPrefix(command, "get pods --selector=batch.kubernetes.io/job-name="+c.job.Name+" --output=jsonpath="):
+		var list any
 		text, err := json.Marshal(corev1.PodList{Items: slices.Collect(maps.Values(c.pods))})
-		return string(text), err
+		printer := jsonpath.New("pods").AllowMissingKeys(true)
+		err = errors.Join(err, json.Unmarshal(text, &list), printer.Parse(strings.TrimPrefix(args[3], "--output=jsonpath=")))
+		var out strings.Builder
+		err = errors.Join(err, printer.Execute(&out, list))
+		return out.String(), err
 	case args[0] == "logs" && c.logs[args[1]] != "":
 		return c.logs[args[1]], nil
 	}
@@ -121,7 +127,9 @@ func TestEachPieceIsCollectedOnce(t *testing.T) {
 		c.pod("a", 0, corev1.PodSucceeded, logOf(found("zero", false)))
 		evicted := c.pod("b", 1, corev1.PodFailed, "a log without a result")
 		evicted.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
-			Reason: "EvictionByEvictionAPI", Message: "evicting"}}
+			Message: "evicting"}}
+		terminated := &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 137}
+		evicted.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: terminated}}}
 		c.pods["b"] = *evicted
 		c.pod("c", 2, corev1.PodRunning, "")
 		time.Sleep(4 * poll)
@@ -129,7 +137,7 @@ func TestEachPieceIsCollectedOnce(t *testing.T) {
 		c.pod("c", 2, corev1.PodFailed, logOf(found("two", true)))
 	}, map[int]result{0: found("zero", false), 1: found("one", false), 2: found("two", true)},
 		"piece 2 failed; alone here: make sim FIRST=21 SEEDS=10",
-		"piece 1: the pod b ended without a result: EvictionByEvictionAPI: evicting\n",
+		"piece 1: the pod b ended without a result: its log has no whole result: Error evicting\n",
 		"sim: 1 of 3 done, 1 running, 0 failed, 12s, about 24s left\n", "sim: 3 of 3 done, 0 running, 1 failed, 15s\n")
 }
 
