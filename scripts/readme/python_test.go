@@ -1,6 +1,7 @@
 package readme
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,20 +12,15 @@ import (
 // python returns a Python with the packages that the pages use. Without one, the test is skipped, unless REQUIRE_PYTHON is set.
 func python(t *testing.T) string {
 	t.Helper()
-	for _, name := range []string{os.Getenv("PYTHON"), "python3", "python", "/usr/bin/python3"} {
-		if name == "" {
-			continue
+	name := cmp.Or(os.Getenv("PYTHON"), "python3")
+	if err := exec.CommandContext(t.Context(), name, "-c", "import hcloud, requests").Run(); err != nil {
+		missing := t.Skipf
+		if os.Getenv("REQUIRE_PYTHON") != "" {
+			missing = t.Fatalf
 		}
-		if exec.CommandContext(t.Context(), name, "-c", "import hcloud, requests").Run() == nil {
-			return name
-		}
+		missing(`%s: %v: it needs hcloud and requests: PYTHON=$(scripts/python.sh)`, name, err)
 	}
-	const why = "no Python has the packages hcloud and requests: scripts/python.sh installs them and prints its path, which PYTHON gets"
-	if os.Getenv("REQUIRE_PYTHON") != "" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-	return ""
+	return name
 }
 
 // strict makes requests raise an error for each answer that is one. The pages do not look at the status.
