@@ -68,7 +68,7 @@ func git(ctx context.Context, args ...string) string {
 // report prints the tests that did not end the same each time, or failed each time, and returns their number.
 func report(out io.Writer, race string, results map[string]*result) (differ int) {
 	names := slices.Sorted(maps.Keys(results))
-	bad := func(name string) bool { return len(results[name].ends) > 1 || results[name].ends["FAIL"] > 0 }
+	bad := func(name string) bool { return len(results[name].ends) > 1 || results[name].ends["fail"] > 0 }
 	for _, name := range names {
 		r := results[name]
 		// A test ends as its subtests do: those are named.
@@ -76,7 +76,7 @@ func report(out io.Writer, race string, results map[string]*result) (differ int)
 			continue
 		}
 		differ++
-		total := r.ends["PASS"] + r.ends["FAIL"] + r.ends["SKIP"]
+		total := r.ends["pass"] + r.ends["fail"] + r.ends["skip"]
 		_, test, _ := strings.Cut(name, " ")
 		pattern := strings.ReplaceAll(regexp.QuoteMeta(test), "'", ".")
 		command := fmt.Sprintf("go test -C %s -run '^%s$' -shuffle=on -cpu=1,2,4 -count=20 %s", r.pkg.folder,
@@ -84,8 +84,8 @@ func report(out io.Writer, race string, results map[string]*result) (differ int)
 		if r.pkg.work != "" {
 			command = "GOWORK=" + r.pkg.work + " " + command
 		}
-		fmt.Fprintf(out, "%s of %s: %d of %d times failed, %d times skipped\n  again: %s\n%s", test, r.pkg.path, r.ends["FAIL"], total,
-			r.ends["SKIP"], strings.TrimSpace(command), r.printed)
+		fmt.Fprintf(out, "%s of %s: %d of %d times failed, %d times skipped\n  again: %s\n%s", test, r.pkg.path, r.ends["fail"], total,
+			r.ends["skip"], strings.TrimSpace(command), r.printed)
 	}
 	return differ
 }

@@ -11,10 +11,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -22,7 +22,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,8 +103,6 @@ func stress(ctx context.Context, out io.Writer, lines string, setting func(strin
 	return ctx.Err()
 }
 
-var event = regexp.MustCompile(`^(?:===|\s*---) (RUN|NAME|CONT|PAUSE|PASS|FAIL|SKIP):? +(\S+)`)
-
 func (p *pkg) compile(ctx context.Context, race string) error {
 	cmd := exec.CommandContext(ctx, "go", "test", "-C", p.folder, "-vet=off", "-c", "-o", p.program)
 	cmd.Env = append(os.Environ(), "GOWORK="+p.work, "CGO_ENABLED=0")
@@ -132,45 +129,45 @@ func (p *pkg) alone(results map[string]*result) (patterns []string) {
 func (p *pkg) run(ctx context.Context, temporary, pattern string, short bool, budget time.Duration, results map[string]*result) {
 	limited, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	cmd := exec.CommandContext(limited, p.program, "-test.v=test2json", "-test.shuffle=on", "-test.cpu=1,2,4", "-test.timeout=10m",
-		"-test.run="+pattern, "-test.short="+strconv.FormatBool(short))
+	cmd := exec.CommandContext(limited, "go", "tool", "test2json", p.program, "-test.v=test2json", "-test.shuffle=on", "-test.cpu=1,2,4",
+		"-test.timeout=10m", "-test.run="+pattern, "-test.short="+strconv.FormatBool(short))
 	cmd.Dir, cmd.Env = p.folder, append(os.Environ(), "TMPDIR="+temporary)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	text, err := cmd.CombinedOutput()
-	printed, running, current := map[string]string{}, map[string]bool{}, ""
+	text, err := cmd.Output()
+	printed, running := map[string]string{}, map[string]bool{}
 	end := func(name, how string) {
 		r := results[p.path+" "+name]
 		if r == nil {
 			r = &result{pkg: p, ends: map[string]int{}}
 			results[p.path+" "+name] = r
 		}
-		if r.ends[how]++; how == "FAIL" {
+		if r.ends[how]++; how == "fail" {
 			r.printed = cmp.Or(r.printed, printed[name])
 		}
 		delete(running, name)
 		delete(printed, name)
 	}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		before, mark, _ := strings.Cut(lines.Text(), "\x16") // package testing begins its own lines with it
-		if before != "" && len(printed[current]) < 4000 {
-			printed[current] += "    " + before + "\n"
+	for events := json.NewDecoder(bytes.NewReader(text)); ; {
+		var e struct{ Action, Test, Output string }
+		if events.Decode(&e) != nil {
+			break
 		}
-		found := event.FindStringSubmatch(mark)
 		switch {
-		case found == nil:
-		case found[1] == "PASS" || found[1] == "FAIL" || found[1] == "SKIP":
-			end(found[2], found[1])
-		default:
-			current = found[2]
-			running[current] = true
+		case e.Test == "":
+		case e.Action == "run":
+			running[e.Test] = true
+		case e.Action == "output" && len(printed[e.Test]) < 4000:
+			printed[e.Test] += "    " + e.Output
+		case e.Action == "pass" || e.Action == "fail" || e.Action == "skip":
+			end(e.Test, e.Action)
 		}
 	}
 	if err == nil || limited.Err() != nil {
 		return
 	}
 	for name := range maps.Clone(running) { // it has panicked, or called os.Exit
-		end(name, "FAIL")
+		end(name, "fail")
 	}
 }
