@@ -14,10 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
-	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
 )
@@ -105,23 +105,20 @@ func copyCheckout(ctx context.Context, from, to string) error {
 	return nil
 }
 
+// requirement matches the requirement of fakecloud in a go.mod.
+var requirement = regexp.MustCompile(`(?m)^\s+` + regexp.QuoteMeta(fakecloud) + ` (v\S+)$`)
+
 // requiredVersion returns the version of fakecloud that the root module requires. It is that of the next release.
 func requiredVersion(folder string) (string, error) {
-	name := filepath.Join(folder, "go.mod")
-	text, err := os.ReadFile(name)
+	text, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+	found := requirement.FindSubmatch(text)
+	if err == nil && found == nil {
+		err = errors.New("go.mod does not require " + fakecloud)
+	}
 	if err != nil {
 		return "", err
 	}
-	file, err := modfile.Parse(name, text, nil)
-	if err != nil {
-		return "", err
-	}
-	for _, r := range file.Require {
-		if r.Mod.Path == fakecloud {
-			return r.Mod.Version, nil
-		}
-	}
-	return "", errors.New("go.mod does not require " + fakecloud)
+	return string(found[1]), nil
 }
 
 // writeModule writes the four files of one version: its zip, its go.mod, its time and the list of versions.
