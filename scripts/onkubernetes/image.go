@@ -54,7 +54,9 @@ func (f *files) run(ctx context.Context, args ...string) {
 
 // output returns what a program of this machine prints.
 func (f *files) output(ctx context.Context, args ...string) string {
-	out, err := exec.CommandContext(ctx, args[0], args[1:]...).Output()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
 	f.err = errors.Join(f.err, err)
 	return strings.TrimSpace(string(out))
 }

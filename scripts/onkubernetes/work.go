@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // work is divided into pieces that do not depend on each other.
@@ -128,7 +129,7 @@ func (w work) do(ctx context.Context, piece int) (r result, err error) {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		cmd.Env = append(os.Environ(), "SHARD="+w.shard(piece))
 		cmd.Stdout = io.MultiWriter(&out, os.Stdout)
-		cmd.Stderr = cmd.Stdout
+		cmd.Stderr, cmd.WaitDelay = cmd.Stdout, time.Second
 		if err := cmd.Run(); err != nil {
 			if exit, ok := errors.AsType[*exec.ExitError](err); !w.mayFail || !ok || !exit.Exited() {
 				return r, fmt.Errorf("%s: %w", args[0], err)
