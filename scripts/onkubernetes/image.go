@@ -30,8 +30,6 @@ const (
 	source   = "/source"
 	// results is the folder into which the programs of a piece write.
 	results = "/tmp/out"
-	// description is the file of the image that describes the CCM.
-	description = programs + "/ccm.yaml"
 )
 
 // files is a folder with the files of the image. The methods do nothing after the first error.
@@ -125,44 +123,34 @@ func fillE2E(ctx context.Context, f *files, ccm string) {
 	f.describe(ctx, ccm)
 }
 
-// describe puts a CCM into the image: its file, and the programs and the manifest that the file names.
+// describe puts a CCM into the image: its program, and in the same folders as here, its file and the files that it names.
 func (f *files) describe(ctx context.Context, ccm string) {
-	var d map[string]any
+	var d struct {
+		Source, Binary, Manifest string
+		DriverCommand            []string `json:"driverCommand"`
+	}
 	text, err := os.ReadFile(ccm)
 	if err = errors.Join(f.err, err, yaml.Unmarshal(text, &d)); err != nil {
 		f.err = fmt.Errorf("CCM=%s: %w", ccm, err)
 		return
 	}
-	// put copies the file that a value names, and returns its name in the image.
-	put := func(value any, to string) string {
-		name := fmt.Sprint(value)
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(filepath.Dir(ccm), name)
+	here := func(name string) string {
+		if filepath.IsAbs(name) {
+			return name
 		}
-		if to == "" {
-			f.compile(ctx, "ccm", "-C", name, "build", "-v", ".")
-			to = "ccm"
-		} else {
-			f.copy(name, programs+"/"+to)
+		return filepath.Join(filepath.Dir(ccm), name)
+	}
+	if d.Source != "" {
+		f.compile(ctx, "ccm", "-C", here(d.Source), "build", "-v", ".")
+	} else if d.Binary != "" {
+		f.copy(here(d.Binary), programs+"/ccm")
+	}
+	f.copy(ccm, ccm)
+	for _, word := range append(d.DriverCommand, d.Manifest) {
+		if word == d.Manifest && word != "" || strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../") {
+			f.copy(here(word), here(word))
 		}
-		return programs + "/" + to
 	}
-	if folder, ok := d["source"]; ok {
-		d["binary"] = put(folder, "")
-	} else if file, ok := d["binary"]; ok {
-		d["binary"] = put(file, "ccm")
-	}
-	if file, ok := d["manifest"]; ok {
-		d["manifest"] = put(file, "manifest.yaml")
-	}
-	if command, _ := d["driverCommand"].([]any); len(command) > 0 {
-		command[0] = put(command[0], "driver")
-	}
-	delete(d, "source")
-	delete(d, "archive") // it is for kind
-	text, err = yaml.Marshal(d)
-	f.err = errors.Join(f.err, err)
-	f.write(description, text)
 }
 
 // image returns an image with the files.
@@ -183,7 +171,7 @@ func (f *files) image() (v1.Image, error) {
 		Architecture: runtime.GOARCH, OS: "linux", RootFS: v1.RootFS{Type: "layers"}, Config: v1.Config{
 			User: "65532", WorkingDir: source, Env: []string{
 				"PATH=/bin:" + programs, "HOME=/tmp", "KUBEBUILDER_ASSETS=" + programs, "E2E_CLUSTER=embedded", "E2E_OUT=" + results,
-				"CCM=" + description, "E2E_MACHINE_CONTROLLER=" + programs + "/machine-controller",
+				"E2E_CCM=" + programs + "/ccm", "E2E_MACHINE_CONTROLLER=" + programs + "/machine-controller",
 			},
 		},
 	})

@@ -288,6 +288,8 @@ func e2e(s *settings) (w work) {
 		s.err = fmt.Errorf("E2E_CLUSTER=%s: only embedded runs in pods", c)
 	}
 	labels, focus, ccm := s.text("LABELS"), s.text("FOCUS"), s.getenv("CCM")
+	description, err := filepath.Abs(cmp.Or(ccm, ourCCM)) // in the same place in the image
+	s.env["CCM"], s.err = description, errors.Join(s.err, err)
 	procs := s.number("PROCS", 1, 16, 4)
 	w.pieces, w.report, w.mayFail, w.memory = s.number("SHARDS", 1, mostPieces, 10), "specs.json", true, "3Gi"
 	w.alone = func(piece int) string {
@@ -312,7 +314,7 @@ func e2e(s *settings) (w work) {
 			{programs + "/e2e", "results", results},
 		}
 	}
-	w.fill = func(ctx context.Context, f *files) { fillE2E(ctx, f, cmp.Or(ccm, ourCCM)) }
+	w.fill = func(ctx context.Context, f *files) { fillE2E(ctx, f, description) }
 	w.merge = func(ctx context.Context, results map[int]result, out io.Writer) error {
 		return mergeE2E(ctx, results, w.pieces, out)
 	}
