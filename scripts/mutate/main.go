@@ -56,14 +56,12 @@ func main() {
 	flag.IntVar(&m.jobs, "jobs", 2, "so many processes run tests at the same time")
 	flag.Parse()
 	run := func(ctx context.Context) (err error) {
-		remove := func() {}
 		if m.tmp = cmp.Or(*prepare, *prepared); m.tmp == "" {
 			if m.tmp, err = os.MkdirTemp("", "mutate"); err != nil {
 				return err
 			}
-			remove = func() { _ = os.RemoveAll(m.tmp) }
+			defer func() { _ = os.RemoveAll(m.tmp) }()
 		}
-		defer remove()
 		if *prepare != "" {
 			return m.prepare(ctx)
 		}
@@ -152,10 +150,7 @@ func (m *mutation) drawnTrials(ctx context.Context, isPrepared bool, piece strin
 	}
 	var p prepared
 	text, err := os.ReadFile(filepath.Join(m.tmp, preparedFile))
-	if err == nil {
-		err = json.Unmarshal(text, &p)
-	}
-	if err != nil {
+	if err = errors.Join(err, json.Unmarshal(text, &p)); err != nil {
 		return nil, err
 	}
 	if isPrepared && !m.pass(ctx, 0, p.Tests) {
