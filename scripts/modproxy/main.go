@@ -130,15 +130,10 @@ func writeModule(from, to string, m module.Version) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(zip.CreateFromDir(archive, m, from), archive.Close()); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(filepath.Join(from, "go.mod"))
-	if err != nil {
-		return err
-	}
-	info, err := json.Marshal(map[string]any{"Version": m.Version, "Time": time.Unix(0, 0).UTC()})
-	if err != nil {
+	err = errors.Join(zip.CreateFromDir(archive, m, from), archive.Close())
+	text, err2 := os.ReadFile(filepath.Join(from, "go.mod"))
+	info, err3 := json.Marshal(map[string]any{"Version": m.Version, "Time": time.Unix(0, 0).UTC()})
+	if err = errors.Join(err, err2, err3); err != nil {
 		return err
 	}
 	for suffix, text := range map[string][]byte{m.Version + ".mod": text, m.Version + ".info": info, "list": []byte(m.Version + "\n")} {

@@ -202,11 +202,8 @@ const preparedFile = "mutants.json"
 // prepare compiles the tests with all mutants, finds out which tests reach each, and draws the sample.
 func (m *mutation) prepare(ctx context.Context) error {
 	folders, err := m.packages()
-	if err != nil {
-		return err
-	}
-	texts, err := sources(m.folder)
-	if err != nil {
+	texts, err2 := sources(m.folder)
+	if err = errors.Join(err, err2); err != nil {
 		return err
 	}
 	in := &instrumenter{}

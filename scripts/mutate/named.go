@@ -233,14 +233,11 @@ func (m *mutation) namedTrials(ctx context.Context, list, only string) (trials [
 		return nil, fmt.Errorf("no named mutant's name contains %q: choose a part of one in %s", only, list)
 	}
 	texts, err := sources(m.folder)
-	if err != nil {
+	homes, err2 := m.homes()
+	if err = errors.Join(err, err2); err != nil {
 		return nil, err
 	}
 	changed, err := applyAll(all, texts)
-	if err != nil {
-		return nil, err
-	}
-	homes, err := m.homes()
 	if err != nil {
 		return nil, err
 	}

@@ -38,24 +38,17 @@ type files struct {
 	err  error
 }
 
-// run runs a program of this machine, with the settings that compilers need to make programs of the image.
-func (f *files) run(ctx context.Context, args ...string) {
+// run runs a program of this machine, with the settings that compilers need to make programs of the image, and returns its output.
+func (f *files) run(ctx context.Context, args ...string) string {
 	if f.err != nil {
-		return
+		return ""
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux"), os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
+	cmd.Env, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux"), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
 		f.err = fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 	}
-}
-
-// output returns what a program of this machine prints.
-func (f *files) output(ctx context.Context, args ...string) string {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	f.err = errors.Join(f.err, err)
 	return strings.TrimSpace(string(out))
 }
 
@@ -109,7 +102,7 @@ const compiler = `#!/bin/sh
 `
 
 func fillE2E(ctx context.Context, f *files, ccm string) {
-	folder := f.output(ctx, "scripts/gorun.sh", "kind/nodeimage", "kubernetes")
+	folder := f.run(ctx, "scripts/gorun.sh", "kind/nodeimage", "kubernetes")
 	f.run(ctx, "cp", "-R", folder+"/.", filepath.Join(f.root, programs)) // a link stays one
 	for _, program := range []string{
 		"./ccm/cmd/machine-controller", "./fakecloud/cmd/fakecloud", "./e2e/cmd/e2e", "github.com/onsi/ginkgo/v2/ginkgo",
@@ -204,7 +197,7 @@ func makeImage(ctx context.Context, w work, given string) (string, func(), error
 	f := &files{root: filepath.Join(folder, "root")}
 	f.err = os.MkdirAll(filepath.Join(f.root, programs), 0o755)
 	f.compile(ctx, "onkubernetes", "build", "-v", "./scripts/onkubernetes")
-	for file := range strings.SplitSeq(f.output(ctx, "git", "ls-files", "-z"), "\x00") { // tests read files of the checkout
+	for file := range strings.SplitSeq(f.run(ctx, "git", "ls-files", "-z"), "\x00") { // tests read files of the checkout
 		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
 			f.copy(file, source+"/"+file)
 		}

@@ -93,10 +93,9 @@ func (w work) shard(piece int) string { return fmt.Sprintf("%d/%d", piece+1, w.p
 // verdict says which pieces failed, or have no result, and how each is run alone.
 func (w work) verdict(results map[int]result) (err error) {
 	for piece := range w.pieces {
-		if r, ok := results[piece]; !ok {
-			err = errors.Join(err, fmt.Errorf("piece %d has no result; alone here: %s", piece, w.alone(piece)))
-		} else if r.Failed {
-			err = errors.Join(err, fmt.Errorf("piece %d failed; alone here: %s", piece, w.alone(piece)))
+		if r, ok := results[piece]; !ok || r.Failed {
+			end := map[bool]string{true: "failed", false: "has no result"}[ok]
+			err = errors.Join(err, fmt.Errorf("piece %d %s; alone here: %s", piece, end, w.alone(piece)))
 		}
 	}
 	return err
@@ -113,7 +112,7 @@ func (w work) pod(ctx context.Context, index string) error {
 		err = r.print(os.Stdout)
 	}
 	if err == nil && r.Failed {
-		err = errFailed
+		os.Exit(failedCode)
 	}
 	return err
 }
@@ -198,7 +197,7 @@ func sim(s *settings) (w work) {
 		return all
 	}
 	w.fill = func(ctx context.Context, f *files) {
-		overlay := f.output(ctx, "scripts/sim-runtime.sh")
+		overlay := f.run(ctx, "scripts/sim-runtime.sh")
 		f.compile(ctx, "ccm-sim", "test", "-v", "-overlay", overlay, "-tags", "sim", "-c", "./ccm/internal/proof/sim")
 		f.compile(ctx, "machine-sim", "test", "-v", "-c", "./ccm/machine/controller")
 	}
