@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,7 @@ import (
 
 // cluster answers as kubectl does. The test makes and ends the pods of the Job.
 type cluster struct {
+	sync.Mutex
 	pods       map[string]corev1.Pod
 	logs       map[string]string
 	conditions string // of the Job
@@ -32,14 +34,14 @@ type cluster struct {
 }
 
 func (c *cluster) kubectl(ctx context.Context, in []byte, args ...string) (string, error) {
+	c.Lock()
+	defer c.Unlock()
 	switch command := strings.Join(args, " "); {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case command == "create --filename=-":
 		c.job = &batchv1.Job{}
 		return "", yaml.UnmarshalStrict(in, c.job)
-	case c.job == nil:
-		return "", errors.New(`Error from server (NotFound): jobs.batch "job" not found`)
 	case command == "delete job "+c.job.Name+" --cascade=foreground --ignore-not-found --timeout=1m":
 		c.job = nil
 		return "", nil
@@ -62,11 +64,22 @@ func (c *cluster) kubectl(ctx context.Context, in []byte, args ...string) (strin
 }
 
 // pod makes a pod of a piece in a phase. Without a log, its node is gone.
-func (c *cluster) pod(name string, piece int, phase corev1.PodPhase, log string) *corev1.Pod {
+func (c *cluster) pod(name string, piece int, phase corev1.PodPhase, log string, change ...func(*corev1.PodStatus)) {
+	c.Lock()
+	defer c.Unlock()
 	pod := corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
 	pod.Name, pod.Annotations = name, map[string]string{batchv1.JobCompletionIndexAnnotation: strconv.Itoa(piece)}
+	for _, f := range change {
+		f(&pod.Status)
+	}
 	c.pods[name], c.logs[name] = pod, log
-	return &pod
+}
+
+// answers changes the answers about the Job.
+func (c *cluster) answers(conditions string, away error) {
+	c.Lock()
+	defer c.Unlock()
+	c.conditions, c.away = conditions, away
 }
 
 // follow runs the simulation of 30 seeds in three pieces. The script begins between two looks at the cluster. It fails unless the run
@@ -125,12 +138,11 @@ func logOf(r result) string {
 func TestEachPieceIsCollectedOnce(t *testing.T) {
 	follow(t, func(c *cluster, _ func()) {
 		c.pod("a", 0, corev1.PodSucceeded, logOf(found("zero", false)))
-		evicted := c.pod("b", 1, corev1.PodFailed, "a log without a result")
-		evicted.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
-			Message: "evicting"}}
-		terminated := &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 137}
-		evicted.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: terminated}}}
-		c.pods["b"] = *evicted
+		c.pod("b", 1, corev1.PodFailed, "a log without a result", func(s *corev1.PodStatus) {
+			terminated := &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 137}
+			s.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: terminated}}}
+			s.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Message: "evicting"}}
+		})
 		c.pod("c", 2, corev1.PodRunning, "")
 		time.Sleep(4 * poll)
 		c.pod("d", 1, corev1.PodSucceeded, logOf(found("one", false)))
@@ -145,19 +157,19 @@ func TestARunEndsAndItsJobGoes(t *testing.T) {
 	lost := "piece 1 has no result; alone here: make sim FIRST=11 SEEDS=10"
 	for failure, script := range map[string]func(c *cluster, stop func()){
 		"Ctrl-C":     func(_ *cluster, stop func()) { stop() },
-		"(NotFound)": func(c *cluster, _ func()) { c.job = nil },
+		"(NotFound)": func(c *cluster, _ func()) { c.answers("", errors.New("Error from server (NotFound): not found")) },
 		"(Forbidden)": func(c *cluster, _ func()) {
-			c.away = errors.New("Error from server (Forbidden): pods is forbidden")
+			c.answers("", errors.New("Error from server (Forbidden): pods is forbidden"))
 		},
 		"does not start: ImagePullBackOff no such host: correct IMAGE": func(c *cluster, _ func()) {
-			pod := c.pod("e", 1, corev1.PodPending, "")
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-				Reason: "ImagePullBackOff", Message: "no such host"}}}}
-			c.pods["e"] = *pod
+			waiting := &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}
+			c.pod("e", 1, corev1.PodPending, "", func(s *corev1.PodStatus) {
+				s.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: waiting}}}
+			})
 		},
 		lost: func(c *cluster, _ func()) {
 			c.pod("e", 1, corev1.PodSucceeded, "") // its node is drained before its log is read
-			c.conditions = "SuccessCriteriaMet Complete"
+			c.answers("SuccessCriteriaMet Complete", nil)
 		},
 	} {
 		follow(t, func(c *cluster, stop func()) {
@@ -171,12 +183,12 @@ func TestARunEndsAndItsJobGoes(t *testing.T) {
 func TestAnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
 	all := found("", false)
 	follow(t, func(c *cluster, _ func()) {
-		c.away = errors.New("etcd is away")
+		c.answers("", errors.New("etcd is away"))
 		time.Sleep(4 * poll)
-		c.away = nil
-		pod := c.pod("a", 0, corev1.PodPending, "")
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Message: "too little memory"}}
-		c.pods["a"] = *pod
+		c.answers("", nil)
+		c.pod("a", 0, corev1.PodPending, "", func(s *corev1.PodStatus) {
+			s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Message: "too little memory"}}
+		})
 		time.Sleep(4 * poll)
 		for piece, name := range []string{"a", "b", "c"} {
 			c.pod(name, piece, corev1.PodSucceeded, logOf(all))
