@@ -292,13 +292,13 @@ func e2e(s *settings) (w work) {
 	procs := s.number("PROCS", 1, 16, 4)
 	w.pieces, w.report, w.mayFail, w.memory = s.number("SHARDS", 1, mostPieces, 10), "specs.json", true, "3Gi"
 	w.alone = func(piece int) string {
-		text := "make e2e E2E_CLUSTER=embedded SHARD=" + w.shard(piece)
+		words := []string{"make e2e E2E_CLUSTER=embedded SHARD=" + w.shard(piece)}
 		for _, s := range [][2]string{{"LABELS", labels}, {"FOCUS", focus}, {"CCM", ccm}} {
 			if s[1] != "" {
-				text += fmt.Sprintf(" %s='%s'", s[0], s[1])
+				words = append(words, fmt.Sprintf("%s='%s'", s[0], s[1]))
 			}
 		}
-		return text
+		return strings.Join(words, " ")
 	}
 	w.programs = func(int) [][]string {
 		filter := "!real-nodes && !hour"
