@@ -58,13 +58,14 @@ dev-env-down: ## Remove what `make dev-env-up` made
 
 .PHONY: test
 test: ## Unit and contract tests, with the race detector (minutes; more the first time)
-	SHORT=-short scripts/test.sh $(filter-out scripts/%,$(MODULES))
+	SHORT=1 scripts/test.sh $(filter-out scripts/%,$(MODULES))
 
 .PHONY: test-all
 test-all: ## The same with whole sweeps and simulations, and checks of this repository, as CI
 	scripts/test.sh $(MODULES)
 
 # PACKAGES="ccm/internal/apicall fakecloud/..." are folders; without, all. CHANGED=1 leaves out what does not differ from the last release.
+# SHORT=1 COUNT=1 BUDGET=30m is one short round over all packages.
 .PHONY: stress
 stress: ## Repeat tests, and print those that do not end the same (PACKAGES=, BUDGET=10m)
 	@scripts/test.sh --stress $(MODULES)

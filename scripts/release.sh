@@ -100,7 +100,7 @@ manifest() {
 run manifest
 behaviour() { make -s -C "$work/source" behaviour >&2 && cp "$work/source/out/BEHAVIOUR.md" "$new"; }
 run behaviour
-describe() {
+write_notes() {
 	printf '%s\n\n' "$notes"
 	echo "Built with $(cd "$work/source" && go version | cut -d' ' -f3), with which the tag gives the same bytes again. Put an image into your registry with"
 	echo "\`skopeo copy --all oci-archive:NAME.tar docker://registry.example/NAME:$tag\`; its digest then is:"
@@ -109,8 +109,7 @@ describe() {
 	for archive in "$new"/*.tar; do
 		echo "- $(basename "$archive" .tar): \`$(tar -xOf "$archive" index.json | grep -o 'sha256:[0-9a-f]*')\`"
 	done
-}
-write_notes() { describe >"$new/NOTES.md"; }
+} >"$new/NOTES.md"
 run write_notes
 checksums() { (cd "$new" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .); }
 run checksums

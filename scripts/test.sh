@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the unit and contract tests of modules, with the race detector where there is a C compiler: scripts/test.sh FOLDER…
-# With SHORT=-short, sweeps and simulations run a share of their cases, and the checks of the repository itself, in scripts, do not run.
+# With SHORT=1, sweeps and simulations run a share of their cases, and the checks of the repository itself, in scripts, do not run.
 # --stress has scripts/stress repeat the tests, and --json prints the events of go test.
 set -eu
 cd "$(dirname "$0")/.."
@@ -14,6 +14,9 @@ uncached=" kind/nodeimage "
 # These use other modules of this checkout, or share what is compiled with those, through go.work. All others stand alone.
 workspace=" . e2e e2e/hetzner fakecloud/gomegacloud "
 
+# The packages that do not run: the specs are a suite of their own.
+others="/e2e/hetzner/specs( |\$)${SHORT:+|/ccm-from-scratch/scripts/}"
+
 # within runs a command in the folder of a module, with its settings.
 within() (
 	cd "$1" || exit
@@ -22,16 +25,14 @@ within() (
 )
 
 run() {
-	flags="-json -timeout=30m $race ${SHORT:-}" # the sweeps of the machine controller take minutes, on a busy machine many
+	flags="-json -timeout=30m $race ${SHORT:+-short}" # the sweeps of the machine controller take minutes, on a busy machine many
 	case $vetted in *" $1 "*) flags="$flags -vet=off" ;; esac
 	case $uncached in *" $1 "*) flags="$flags -count=1" ;; esac
-	others='/e2e/hetzner/specs$'
-	[ -z "${SHORT:-}" ] || others="$others|/ccm-from-scratch/scripts/"
 	all=$(go list ./...) && echo "$all" | grep -vE "$others" | xargs go test $flags
 }
 
 # list prints the packages that have tests, each with its settings.
-list() { go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}} {{.ImportPath}} '"${GOWORK:-}{{end}}" ./... | grep -v '/e2e/hetzner/specs ' || :; }
+list() { go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}} {{.ImportPath}} '"${GOWORK:-}{{end}}" ./... | grep -vE "$others" || :; }
 
 mode=run
 case $1 in --*) mode=${1#--} && shift ;; esac

@@ -2,11 +2,11 @@
 package chart
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -15,20 +15,20 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 )
 
 const (
-	chartFolder     = "../../ccm/chart"
-	fakecloudFolder = "../../fakecloud/chart"
+	ccm       = "../../ccm/chart"
+	fakecloud = "../../fakecloud/chart"
 )
 
-// helm runs Helm and returns what it prints, errors included. It reads the chart's files itself, too: go test repeats a result until a
-// file changes that the test has read.
+// helm runs Helm and returns its output, with errors. It reads the charts' files, too: go test repeats a result until a file that the test
+// reads changes.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	for _, folder := range []string{chartFolder, fakecloudFolder} {
+	for _, folder := range []string{ccm, fakecloud} {
 		if err := os.CopyFS(t.TempDir(), os.DirFS(folder)); err != nil {
 			t.Fatal(err)
 		}
@@ -41,65 +41,48 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return string(text), err
 }
 
-// template renders a chart, with values as --set and -f take them.
-func template(t *testing.T, chart string, values ...string) (string, error) {
+// template renders a chart, with flags such as --set=a=b and -f.
+func template(t *testing.T, chart string, flags ...string) (string, error) {
 	t.Helper()
-	return helm(t, append([]string{"template", "test", chart, "--namespace", "cloud"}, values...)...)
+	return helm(t, append([]string{"template", "test", chart, "--namespace", "cloud"}, flags...)...)
 }
 
-// set returns the arguments that set values.
-func set(values ...string) (args []string) {
-	for _, v := range values {
-		args = append(args, "--set", v)
-	}
-	return args
-}
-
-// objects renders the CCM's chart.
-func objects(t *testing.T, values ...string) map[string]any {
+// objects renders a chart and returns its objects by kind. Each is decoded as by an API server with strict validation, too.
+func objects(t *testing.T, chart string, flags ...string) map[string]any {
 	t.Helper()
-	return objectsOf(t, chartFolder, values...)
-}
-
-// objectsOf renders a chart and reads the objects as an API server with strict validation does: a field that does not exist is an error.
-func objectsOf(t *testing.T, chart string, values ...string) map[string]any {
-	t.Helper()
-	text, err := template(t, chart, values...)
+	text, err := template(t, chart, flags...)
 	if err != nil {
 		t.Fatal(err, text)
 	}
 	all := map[string]any{}
 	for document := range strings.SplitSeq(text, "---\n") {
-		var meta struct {
-			Kind     string
-			Metadata struct{ Name string }
-		}
-		if err := yaml.Unmarshal([]byte(document), &meta); err != nil {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
 			t.Fatal(err)
-		}
-		kinds := map[string]any{
-			"": nil, "ServiceAccount": &corev1.ServiceAccount{}, "Secret": &corev1.Secret{}, "Deployment": &appsv1.Deployment{},
-			"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
-			"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
-			"DaemonSet": &appsv1.DaemonSet{}, "ConfigMap": &corev1.ConfigMap{}, "PodMonitor": &podMonitor{},
-			"StatefulSet": &appsv1.StatefulSet{}, "Service": &corev1.Service{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
-		}
-		object, ok := kinds[meta.Kind]
-		if !ok {
-			t.Fatalf("an object of the kind %q", meta.Kind)
 		}
 		if object == nil {
 			continue
 		}
-		if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
+		kind, _ := object["kind"].(string)
+		typed := map[string]any{
+			"ServiceAccount": &corev1.ServiceAccount{}, "Secret": &corev1.Secret{}, "Deployment": &appsv1.Deployment{},
+			"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
+			"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
+			"DaemonSet": &appsv1.DaemonSet{}, "ConfigMap": &corev1.ConfigMap{}, "PodMonitor": &podMonitor{},
+			"StatefulSet": &appsv1.StatefulSet{}, "Service": &corev1.Service{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
+		}[kind]
+		if err := yaml.UnmarshalStrict([]byte(document), typed); err != nil {
 			t.Fatalf("%v\n%s", err, document)
 		}
-		all[meta.Kind+" "+meta.Metadata.Name] = object
+		for all[kind] != nil {
+			kind += "+"
+		}
+		all[kind] = object
 	}
 	return all
 }
 
-// podMonitor has the fields of the Prometheus operator's PodMonitor that the chart uses.
+// podMonitor has the fields of the Prometheus operator's PodMonitor that the charts use.
 type podMonitor struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string
@@ -115,159 +98,240 @@ type podMonitor struct {
 	}
 }
 
-// pod returns the pod of the Deployment, with its one container.
-func pod(t *testing.T, values ...string) (corev1.PodSpec, corev1.Container) {
+// look returns the text at a path of an object, such as "Deployment .spec.replicas"; "" if nothing is there. In a path, P stands for
+// the pod, C for its container, and $NAME for an environment variable of it.
+func look(t *testing.T, all map[string]any, at string) string {
 	t.Helper()
-	d, ok := objects(t, values...)["Deployment test-ccm-from-scratch"].(*appsv1.Deployment)
-	if !ok || len(d.Spec.Template.Spec.Containers) != 1 {
-		t.Fatalf("%+v", d)
+	kind, path, _ := strings.Cut(at, " ")
+	if name, field, ok := strings.Cut(path, "."); ok && strings.HasPrefix(name, "$") {
+		path = `C.env[?(@.name=="` + name[1:] + `")].` + field
 	}
-	return d.Spec.Template.Spec, d.Spec.Template.Spec.Containers[0]
-}
-
-func env(c corev1.Container) map[string]string {
-	values := map[string]string{}
-	for _, e := range c.Env {
-		values[e.Name] = e.Value
-		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil {
-			values[e.Name] = e.ValueFrom.FieldRef.FieldPath
-		} else if e.ValueFrom != nil {
-			values[e.Name] = e.ValueFrom.SecretKeyRef.Name + "/" + e.ValueFrom.SecretKeyRef.Key
+	if rest, ok := strings.CutPrefix(path, "C."); ok {
+		path = "P.containers[0]." + rest
+	}
+	if rest, ok := strings.CutPrefix(path, "P."); ok {
+		path = ".spec.template.spec." + rest
+	}
+	var out bytes.Buffer
+	j := jsonpath.New(at).AllowMissingKeys(true)
+	if err := j.Parse("{" + path + "}"); err != nil {
+		t.Fatalf("%s: %v", at, err)
+	}
+	if all[kind] != nil {
+		if err := j.Execute(&out, all[kind]); err != nil && !strings.Contains(err.Error(), "out of bounds") {
+			t.Fatalf("%s: %v", at, err)
 		}
 	}
-	return values
+	return out.String()
+}
+
+// Paths of the nodes that the CCM requires, and of those that it prefers.
+const (
+	required  = "P.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+	preferred = "P.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+)
+
+// rendered lists the texts at paths of a chart with values. After "~" comes a part of the text; "" says that nothing is there.
+var rendered = []struct {
+	promise, chart, values string
+	want                   map[string]string
+}{
+	{"by default, a token in a file, the node's network, loopback, and nothing that was not asked for", ccm, "", map[string]string{
+		"Deployment .metadata.name": "test-ccm-from-scratch", "Deployment $HCLOUD_TOKEN.name": "",
+		"Deployment $HCLOUD_TOKEN_FILE.value": "/etc/hcloud/token", "Deployment C.volumeMounts[*].mountPath": "/etc/hcloud",
+		"Deployment P.volumes[*].secret.secretName": "hcloud", "Deployment P.volumes[*].secret.items[*].path": "token",
+		"Deployment P.hostNetwork": "true", "Deployment $HCLOUD_METRICS_ADDRESS.value": "127.0.0.1:8233",
+		"Deployment C.args": "~--bind-address=127.0.0.1", "Deployment C.livenessProbe.httpGet.host": "127.0.0.1",
+		"PodDisruptionBudget .metadata": "", "PodMonitor .metadata": "", "ConfigMap .metadata": "", "Secret .metadata": "",
+		"Deployment " + required:  "",
+		"Deployment " + preferred: "~node-role.kubernetes.io/control-plane",
+	}},
+	{"a token as a variable", ccm, "token.as=env,token.secretName=s,token.secretKey=k", map[string]string{
+		"Deployment $HCLOUD_TOKEN.valueFrom.secretKeyRef.name": "s", "Deployment $HCLOUD_TOKEN.valueFrom.secretKeyRef.key": "k",
+		"Deployment $HCLOUD_TOKEN_FILE.name": "", "Deployment P.volumes": "", "Deployment C.volumeMounts": "",
+	}},
+	{"a token as a value", ccm, "token.value=abc", map[string]string{"Secret .metadata.name": "hcloud", "Secret .stringData.token": "abc"}},
+	{"on the pods' network, it listens everywhere", ccm, "hostNetwork=false", map[string]string{
+		"Deployment $HCLOUD_METRICS_ADDRESS.value": ":8233", "Deployment C.args": "~--bind-address=0.0.0.0",
+		"Deployment C.livenessProbe.httpGet.host": "",
+	}},
+	{"metrics at an address", ccm, "env.HCLOUD_METRICS_ADDRESS=10.0.0.2:9000", map[string]string{
+		"Deployment C.ports[*].containerPort": "10258 9000",
+	}},
+	{"no metrics", ccm, "env.HCLOUD_METRICS_ENABLED=false", map[string]string{
+		"Deployment C.ports[*].name": "secure", "Deployment $HCLOUD_METRICS_ADDRESS.name": "",
+	}},
+	{"two replicas, of which one may be evicted", ccm, "replicaCount=2", map[string]string{
+		"Deployment .spec.replicas": "2", "Deployment P.topologySpreadConstraints[*].topologyKey": "kubernetes.io/hostname",
+		"PodDisruptionBudget .spec.unhealthyPodEvictionPolicy": "AlwaysAllow", "PodDisruptionBudget .spec.maxUnavailable": "1",
+	}},
+	// The disruption controller cannot compute maxUnavailable for a DaemonSet, and two pods cannot listen on the same ports of a node.
+	{"a DaemonSet on each control plane node", ccm, "kind=DaemonSet", map[string]string{
+		"DaemonSet " + required:                                       "~node-role.kubernetes.io/control-plane",
+		"DaemonSet .spec.updateStrategy.rollingUpdate.maxSurge":       "0",
+		"DaemonSet .spec.updateStrategy.rollingUpdate.maxUnavailable": "1",
+		"PodDisruptionBudget .metadata":                               "", "Deployment .metadata": "",
+	}},
+	{"a DaemonSet on all nodes", ccm, "kind=DaemonSet,affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null",
+		map[string]string{
+			"DaemonSet " + required: "", "DaemonSet $HCLOUD_TOKEN_FILE.value": "/etc/hcloud/token",
+			"DaemonSet C.args": "~--bind-address=127.0.0.1", "DaemonSet C.ports[*].containerPort": "10258 8233",
+		}},
+	{"a dashboard", ccm, "dashboard.enabled=true,dashboard.namespace=monitoring,dashboard.annotations.folder=Clusters", map[string]string{
+		"ConfigMap .metadata.name": "test-ccm-from-scratch-dashboard", "ConfigMap .metadata.namespace": "monitoring",
+		"ConfigMap .metadata.labels.grafana_dashboard": "1", "ConfigMap .metadata.annotations.folder": "Clusters",
+		`ConfigMap .data['ccm-from-scratch\.json']`: dashboard(),
+	}},
+	{"no rights", ccm, "rbac.create=false,serviceAccount.create=false,serviceAccount.name=theirs", map[string]string{
+		"Deployment P.serviceAccountName": "theirs", "ServiceAccount .metadata": "", "ClusterRole .metadata": "",
+		"ClusterRoleBinding .metadata": "", "Role .metadata": "", "RoleBinding .metadata": "",
+	}},
+	{"rights of another account", ccm, "serviceAccount.create=false,serviceAccount.name=theirs,leaderElection.enabled=false",
+		map[string]string{
+			"ClusterRoleBinding .subjects[*].name": "theirs", "ClusterRoleBinding .subjects[*].namespace": "cloud", "Role .metadata": "",
+			"RoleBinding .subjects[*].name": "theirs", "RoleBinding .subjects[*].namespace": "cloud",
+		}},
+	{"a network without routes needs no range of pods", ccm, "env.HCLOUD_NETWORK=internal,env.HCLOUD_NETWORK_ROUTES_ENABLED=false",
+		map[string]string{"Deployment $HCLOUD_NETWORK.value": "internal"}},
+
+	{"a shared cloud keeps its state on a volume", fakecloud, "persistence.size=2Gi,persistence.storageClass=fast,persistence.sync=true",
+		map[string]string{
+			"StatefulSet .metadata.name": "test-fakecloud", "StatefulSet .spec.replicas": "1",
+			"StatefulSet .spec.volumeClaimTemplates[*].metadata.name":                   "state",
+			"StatefulSet .spec.volumeClaimTemplates[*].spec.resources.requests.storage": "2Gi",
+			"StatefulSet .spec.volumeClaimTemplates[*].spec.storageClassName":           "fast",
+			"StatefulSet C.volumeMounts[*].name":                                        "state",
+			"StatefulSet C.volumeMounts[*].mountPath":                                   "/state",
+			"StatefulSet $FAKECLOUD_STATE.value":                                        "/state",
+			"StatefulSet $FAKECLOUD_STATE_SYNC.value":                                   "true",
+			"StatefulSet $FAKECLOUD_PROJECTS.value":                                     "auto",
+			"StatefulSet $FAKECLOUD_LISTEN.value":                                       ":4242",
+			"PodDisruptionBudget .spec.maxUnavailable":                                  "1", // the next pod continues
+		}},
+	{"a cloud of one run has no volume and is not evicted", fakecloud,
+		"persistence.enabled=false,projects=fixed,actions=instant,rateLimit=0", map[string]string{
+			"StatefulSet .spec.volumeClaimTemplates": "", "StatefulSet C.volumeMounts": "", "StatefulSet $FAKECLOUD_STATE.name": "",
+			"StatefulSet $FAKECLOUD_PROJECTS.value": "fixed", "StatefulSet $FAKECLOUD_ACTIONS.value": "instant",
+			"StatefulSet $FAKECLOUD_RATE_LIMIT.value": "0", "PodDisruptionBudget .spec.maxUnavailable": "0",
+			"PodDisruptionBudget .spec.unhealthyPodEvictionPolicy": "AlwaysAllow",
+		}},
+	{"a budget that was asked for", fakecloud, "persistence.enabled=false,podDisruptionBudget.maxUnavailable=1",
+		map[string]string{"PodDisruptionBudget .spec.maxUnavailable": "1"}},
+	{"no budget and no policy", fakecloud, "podDisruptionBudget.enabled=false,networkPolicy.enabled=false", map[string]string{
+		"PodDisruptionBudget .metadata": "", "NetworkPolicy .metadata": "", "StatefulSet .spec.replicas": "1",
+	}},
+	// The restricted profile of the Pod Security Standards.
+	{"by default, a restricted pod, a hidden control API, and a network that leads to the API alone", fakecloud, "", map[string]string{
+		"StatefulSet P.securityContext.runAsNonRoot": "true", "StatefulSet P.securityContext.seccompProfile.type": "RuntimeDefault",
+		"StatefulSet P.securityContext.fsGroup": "65532", "StatefulSet P.securityContext.runAsUser": "65532",
+		"StatefulSet C.securityContext.allowPrivilegeEscalation": "false", "StatefulSet C.securityContext.readOnlyRootFilesystem": "true",
+		"StatefulSet C.securityContext.capabilities.drop": `["ALL"]`, "StatefulSet P.automountServiceAccountToken": "false",
+		"StatefulSet P.enableServiceLinks": "false", "StatefulSet C.startupProbe.exec.command": `["/fakecloud","health"]`,
+		"StatefulSet C.livenessProbe.exec.command":  `["/fakecloud","health"]`,
+		"StatefulSet C.readinessProbe.exec.command": `["/fakecloud","health"]`,
+		"StatefulSet $FAKECLOUD_CONTROL.value":      "127.0.0.1:4243", "StatefulSet C.ports[*].name": "api",
+		"Service .spec.ports[*].name":                  "api",
+		"NetworkPolicy .spec.ingress[*].ports[*].port": "api", "NetworkPolicy .spec.ingress[*].from": `[{"namespaceSelector":{}}]`,
+		"NetworkPolicy .spec.policyTypes": `["Ingress","Egress"]`, "NetworkPolicy .spec.egress": "[]", "PodMonitor .metadata": "",
+	}},
+	{"an exposed control API", fakecloud, "control.expose=true,networkPolicy.control[0].podSelector.matchLabels.role=admin," +
+		"service.controlPort=80,podMonitor.enabled=true,podMonitor.interval=15s,podMonitor.labels.release=prometheus", map[string]string{
+		"StatefulSet $FAKECLOUD_CONTROL.value": ":4243", "StatefulSet C.ports[1].containerPort": "4243",
+		"StatefulSet C.ports[1].name": "control",
+		"Service .spec.ports[1].port": "80", "Service .spec.ports[1].targetPort": "control",
+		"NetworkPolicy .spec.ingress[1].ports[*].port": "control",
+		"NetworkPolicy .spec.ingress[1].from":          `[{"podSelector":{"matchLabels":{"role":"admin"}}}]`,
+		"PodMonitor .metadata.labels.release":          "prometheus", "PodMonitor .spec.podMetricsEndpoints[*].interval": "15s",
+		"PodMonitor .spec.podMetricsEndpoints[*].port": "control", "PodMonitor .spec.podMetricsEndpoints[*].path": "/metrics",
+	}},
+	{"clients that are named", fakecloud, "networkPolicy.api[0].podSelector.matchLabels.team=a,networkPolicy.egress[0].ports[0].port=80",
+		map[string]string{
+			"NetworkPolicy .spec.ingress[0].from":         `[{"podSelector":{"matchLabels":{"team":"a"}}}]`,
+			"NetworkPolicy .spec.egress[*].ports[*].port": "80",
+		}},
+}
+
+// dashboard returns the file with which a test of the program compares its metrics.
+func dashboard() string {
+	text, _ := os.ReadFile(filepath.Join(ccm, "dashboard.json")) // the test fails without it
+	return strings.TrimSpace(string(text))
+}
+
+func TestValuesAreRendered(t *testing.T) {
+	t.Parallel()
+	for _, c := range rendered {
+		t.Run(c.promise, func(t *testing.T) {
+			t.Parallel()
+			all := objects(t, c.chart, "--set="+c.values)
+			for at, want := range c.want {
+				got := look(t, all, at)
+				if part, ok := strings.CutPrefix(want, "~"); got != want && (!ok || !strings.Contains(got, part)) {
+					t.Errorf("%s is %q, want %q", at, got, want)
+				}
+			}
+			selectorsSelect(t, all)
+		})
+	}
+}
+
+// selectorsSelect fails unless each selector of the objects selects the pods.
+func selectorsSelect(t *testing.T, all map[string]any) {
+	t.Helper()
+	labels := look(t, all, "Deployment .spec.template.metadata.labels") + look(t, all, "DaemonSet .spec.template.metadata.labels") +
+		look(t, all, "StatefulSet .spec.template.metadata.labels")
+	for _, at := range []string{
+		"Deployment .spec.selector.matchLabels", "PodDisruptionBudget .spec.selector.matchLabels", "PodMonitor .spec.selector.matchLabels",
+		"StatefulSet .spec.selector.matchLabels", "NetworkPolicy .spec.podSelector.matchLabels", "Service .spec.selector",
+	} {
+		selector := look(t, all, at)
+		if kind, _, _ := strings.Cut(at, " "); all[kind] != nil && len(selector) < 10 {
+			t.Errorf("%s selects all pods: %s", at, selector)
+		}
+		for pair := range strings.SplitSeq(strings.Trim(selector, "{}"), ",") {
+			if !strings.Contains(labels, pair) {
+				t.Errorf("%s: the pods do not have %s: %s", at, pair, labels)
+			}
+		}
+	}
 }
 
 func TestHelmHasNothingToSayAgainstTheCharts(t *testing.T) {
 	t.Parallel()
-	for _, folder := range []string{chartFolder, fakecloudFolder} {
+	for _, folder := range []string{ccm, fakecloud} {
 		if text, err := helm(t, "lint", "--strict", folder); err != nil || strings.Contains(text, "[WARNING]") {
 			t.Errorf("%s: %v: %s", folder, err, text)
 		}
 	}
 }
 
-func TestSettingsArriveAsTheyWereWritten(t *testing.T) {
-	t.Parallel()
+// values writes a file of values and returns the flag for it.
+func values(t *testing.T, text string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	text := "clusterCIDR: 10.0.0.0/8\nenv:\n  HCLOUD_NETWORK: 12345678\n  HCLOUD_RESYNC_INTERVAL: 0\n  HCLOUD_DEBUG: false\n  " +
-		"HCLOUD_REQUEST_TIMEOUT: 5s\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{
-		"HCLOUD_NETWORK": "12345678", "HCLOUD_RESYNC_INTERVAL": "0", "HCLOUD_DEBUG": "false", "HCLOUD_REQUEST_TIMEOUT": "5s",
-		"HCLOUD_TOKEN_FILE": "/etc/hcloud/token", "HCLOUD_METRICS_ADDRESS": "127.0.0.1:8233", "NODE_NAME": "spec.nodeName",
-	}
-	for name, values := range map[string][]string{
-		"from a file": {"-f", file},
-		"by --set": set("clusterCIDR=10.0.0.0/8", "env.HCLOUD_NETWORK=12345678",
-			"env.HCLOUD_RESYNC_INTERVAL=0", "env.HCLOUD_DEBUG=false", "env.HCLOUD_REQUEST_TIMEOUT=5s"),
+	return "--values=" + file
+}
+
+func TestSettingsArriveAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{
+		values(t, "clusterCIDR: 10.0.0.0/8\nenv: {HCLOUD_NETWORK: 12345678, HCLOUD_RESYNC_INTERVAL: 0, HCLOUD_DEBUG: false, "+
+			"HCLOUD_REQUEST_TIMEOUT: 5s}\n"),
+		"--set=clusterCIDR=10.0.0.0/8,env.HCLOUD_NETWORK=12345678,env.HCLOUD_RESYNC_INTERVAL=0,env.HCLOUD_DEBUG=false," +
+			"env.HCLOUD_REQUEST_TIMEOUT=5s",
 	} {
-		_, c := pod(t, values...)
-		got := env(c)
-		if len(got) != len(want) {
-			t.Errorf("%s: %v", name, got)
+		all := objects(t, ccm, flag)
+		names := look(t, all, "Deployment C.env[*].name")
+		if got := look(t, all, "Deployment C.env[*].value"); got != "/etc/hcloud/token 127.0.0.1:8233 false 12345678 5s 0" ||
+			names != "NODE_NAME HCLOUD_TOKEN_FILE HCLOUD_METRICS_ADDRESS HCLOUD_DEBUG HCLOUD_NETWORK HCLOUD_REQUEST_TIMEOUT "+
+				"HCLOUD_RESYNC_INTERVAL" || look(t, all, "Deployment $NODE_NAME.valueFrom.fieldRef.fieldPath") != "spec.nodeName" {
+			t.Errorf("%s: %s: %s", flag, names, got)
 		}
-		for k, v := range want {
-			if got[k] != v {
-				t.Errorf("%s: %s=%q, want %q", name, k, got[k], v)
-			}
+		if args := look(t, all, "Deployment C.args"); !strings.Contains(args, "--cluster-cidr=10.0.0.0/8") {
+			t.Errorf("%s: %s", flag, args)
 		}
-		if !slices.Contains(c.Args, "--cluster-cidr=10.0.0.0/8") {
-			t.Errorf("%s: %v", name, c.Args)
-		}
-	}
-}
-
-func TestTheTokenIsAFileOrAVariable(t *testing.T) {
-	t.Parallel()
-	spec, c := pod(t)
-	if _, ok := env(c)["HCLOUD_TOKEN"]; ok || env(c)["HCLOUD_TOKEN_FILE"] == "" || len(spec.Volumes) != 1 ||
-		spec.Volumes[0].Secret.SecretName != "hcloud" {
-		t.Errorf("as a file: %v, %+v", env(c), spec.Volumes)
-	}
-	if c.VolumeMounts[0].MountPath+"/"+spec.Volumes[0].Secret.Items[0].Path != env(c)["HCLOUD_TOKEN_FILE"] {
-		t.Errorf("the file is elsewhere: %+v, %+v", c.VolumeMounts, spec.Volumes)
-	}
-	spec, c = pod(t, set("token.as=env", "token.secretName=s", "token.secretKey=k")...)
-	if env(c)["HCLOUD_TOKEN"] != "s/k" || env(c)["HCLOUD_TOKEN_FILE"] != "" || len(spec.Volumes) != 0 || len(c.VolumeMounts) != 0 {
-		t.Errorf("as a variable: %v, %+v", env(c), spec.Volumes)
-	}
-	secret, ok := objects(t, set("token.value=abc")...)["Secret hcloud"].(*corev1.Secret)
-	if !ok || secret.StringData["token"] != "abc" {
-		t.Errorf("with a value: %+v", secret)
-	}
-}
-
-func TestNothingListensOnTheNodesAddressesUnlessTold(t *testing.T) {
-	t.Parallel()
-	spec, c := pod(t)
-	if !spec.HostNetwork || env(c)["HCLOUD_METRICS_ADDRESS"] != "127.0.0.1:8233" ||
-		!slices.Contains(c.Args, "--bind-address=127.0.0.1") || c.LivenessProbe.HTTPGet.Host != "127.0.0.1" {
-		t.Errorf("on the node's network: %v, %v, %+v", c.Args, env(c), c.LivenessProbe)
-	}
-	_, c = pod(t, set("hostNetwork=false")...)
-	if env(c)["HCLOUD_METRICS_ADDRESS"] != ":8233" || !slices.Contains(c.Args, "--bind-address=0.0.0.0") ||
-		c.LivenessProbe.HTTPGet.Host != "" {
-		t.Errorf("on the pods' network: %v, %v, %+v", c.Args, env(c), c.LivenessProbe)
-	}
-	_, c = pod(t, set("env.HCLOUD_METRICS_ADDRESS=10.0.0.2:9000")...)
-	if len(c.Ports) != 2 || c.Ports[1].ContainerPort != 9000 {
-		t.Errorf("with an address: %+v", c.Ports)
-	}
-	_, c = pod(t, set("env.HCLOUD_METRICS_ENABLED=false")...)
-	if len(c.Ports) != 1 || env(c)["HCLOUD_METRICS_ADDRESS"] != "" {
-		t.Errorf("switched off: %+v, %v", c.Ports, env(c))
-	}
-}
-
-func TestSeveralReplicas(t *testing.T) {
-	t.Parallel()
-	two := objects(t, set("replicaCount=2")...)
-	d := two["Deployment test-ccm-from-scratch"].(*appsv1.Deployment)
-	if *d.Spec.Replicas != 2 || len(d.Spec.Template.Spec.TopologySpreadConstraints) != 1 {
-		t.Errorf("%+v", two)
-	}
-	budget, ok := two["PodDisruptionBudget test-ccm-from-scratch"].(*policyv1.PodDisruptionBudget)
-	if !ok || *budget.Spec.UnhealthyPodEvictionPolicy != policyv1.AlwaysAllow || budget.Spec.MaxUnavailable.IntValue() != 1 {
-		t.Errorf("%+v", budget)
-	}
-	if one := objects(t); one["PodDisruptionBudget test-ccm-from-scratch"] != nil {
-		t.Error("a budget for one replica, which could never be evicted")
-	}
-}
-
-func TestADaemonSetRunsOnEachControlPlaneNode(t *testing.T) {
-	t.Parallel()
-	all := objects(t, set("kind=DaemonSet")...)
-	d, ok := all["DaemonSet test-ccm-from-scratch"].(*appsv1.DaemonSet)
-	if !ok || all["Deployment test-ccm-from-scratch"] != nil {
-		t.Fatalf("%v", all)
-	}
-	required := d.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if required == nil || required.NodeSelectorTerms[0].MatchExpressions[0].Key != "node-role.kubernetes.io/control-plane" {
-		t.Errorf("it would run on all nodes: %+v", required)
-	}
-	if u := d.Spec.UpdateStrategy.RollingUpdate; u == nil || u.MaxSurge.IntValue() != 0 || u.MaxUnavailable.IntValue() != 1 {
-		t.Errorf("two pods would listen on the same ports of a node: %+v", u)
-	}
-	// The disruption controller cannot compute maxUnavailable for a DaemonSet.
-	if all["PodDisruptionBudget test-ccm-from-scratch"] != nil {
-		t.Error("a budget for a DaemonSet")
-	}
-	deployment, _ := pod(t)
-	if !equality.Semantic.DeepEqual(deployment.Containers, d.Spec.Template.Spec.Containers) {
-		t.Error("the container differs from the Deployment's")
-	}
-	if a := deployment.Affinity.NodeAffinity; a.RequiredDuringSchedulingIgnoredDuringExecution != nil ||
-		len(a.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
-		t.Errorf("a Deployment needs control plane nodes: %+v", a)
-	}
-	all = objects(t, set("kind=DaemonSet", "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null")...)
-	everywhere := all["DaemonSet test-ccm-from-scratch"].(*appsv1.DaemonSet)
-	if a := everywhere.Spec.Template.Spec.Affinity.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		t.Errorf("the value of affinity does not win: %+v", a)
 	}
 }
 
@@ -279,89 +343,66 @@ func TestPrometheusReachesTheMetrics(t *testing.T) {
 		"env.HCLOUD_METRICS_ADDRESS=10.0.0.2:9000":   "10.0.0.2:9000",
 		"hostNetwork=false":                          ":8233",
 	} {
-		all := objects(t, set("podMonitor.enabled=true", "podMonitor.interval=15s", "podMonitor.labels.release=prometheus", address)...)
-		m, ok := all["PodMonitor test-ccm-from-scratch"].(*podMonitor)
-		if !ok || len(m.Spec.PodMetricsEndpoints) != 1 || m.Metadata.Labels["release"] != "prometheus" ||
-			m.Spec.PodMetricsEndpoints[0].Interval != "15s" {
-			t.Fatalf("%s: %+v", address, m)
+		all := objects(t, ccm, "--set=podMonitor.enabled=true,podMonitor.interval=15s,podMonitor.labels.release=prometheus,"+address)
+		if got := look(t, all, "PodMonitor .metadata.labels.release") + look(t, all, "PodMonitor .spec.podMetricsEndpoints[*].interval") +
+			look(t, all, "PodMonitor .spec.podMetricsEndpoints[*].port"); got != "prometheus15smetrics" {
+			t.Errorf("%s: %s", address, got)
 		}
-		d := all["Deployment test-ccm-from-scratch"].(*appsv1.Deployment)
-		for k, v := range m.Spec.Selector.MatchLabels {
-			if d.Spec.Template.Labels[k] != v {
-				t.Errorf("%s: the PodMonitor selects %s=%s, which the pods do not have: %v", address, k, v, d.Spec.Template.Labels)
-			}
+		port := look(t, all, `Deployment C.ports[?(@.name=="metrics")].containerPort`)
+		if got := look(t, all, "Deployment $HCLOUD_METRICS_ADDRESS.value"); got != want || !strings.HasSuffix(got, ":"+port) {
+			t.Errorf("%s: %s, at the port %s", address, got, port)
 		}
-		c := d.Spec.Template.Spec.Containers[0]
-		port := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == m.Spec.PodMetricsEndpoints[0].Port })
-		if port < 0 || !strings.HasSuffix(want, ":"+strconv.Itoa(int(c.Ports[port].ContainerPort))) ||
-			env(c)["HCLOUD_METRICS_ADDRESS"] != want {
-			t.Errorf("%s: %+v, %v", address, c.Ports, env(c))
-		}
-		if host := c.ReadinessProbe.HTTPGet.Host; strings.Contains(host, "$") {
+		if host := look(t, all, "Deployment C.readinessProbe.httpGet.host"); strings.Contains(host, "$") {
 			t.Errorf("%s: Kubernetes replaces no variable in a probe: %s", address, host)
 		}
 		// Kubernetes replaces $(NAME) only by a variable that comes before.
-		index := func(name string) int {
-			return slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name })
+		names := strings.Fields(look(t, all, "Deployment C.env[*].name"))
+		host := slices.Index(names, "HOST_IP")
+		if strings.Contains(want, "HOST_IP") != (host >= 0) || host > slices.Index(names, "HCLOUD_METRICS_ADDRESS") {
+			t.Errorf("%s: %v", address, names)
 		}
-		if strings.Contains(want, "HOST_IP") != (index("HOST_IP") >= 0) || index("HOST_IP") > index("HCLOUD_METRICS_ADDRESS") {
-			t.Errorf("%s: %+v", address, c.Env)
-		}
-	}
-	if all := objects(t); all["PodMonitor test-ccm-from-scratch"] != nil {
-		t.Error("a PodMonitor for clusters that may not have its definition")
+		selectorsSelect(t, all)
 	}
 }
 
-func TestTheDashboardIsInAConfigMap(t *testing.T) {
+func TestSettingsOfFakecloudArriveAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
-	all := objects(t, set("dashboard.enabled=true", "dashboard.namespace=monitoring", "dashboard.annotations.folder=Clusters")...)
-	m, ok := all["ConfigMap test-ccm-from-scratch-dashboard"].(*corev1.ConfigMap)
-	if !ok || m.Namespace != "monitoring" || m.Labels["grafana_dashboard"] != "1" || m.Annotations["folder"] != "Clusters" {
-		t.Fatalf("%+v", m)
+	all := objects(t, fakecloud, values(t, "rateLimit: 12345678\nprojectTTL: 24h\nimage: {tag: v9}\n"+
+		"env: {FAKECLOUD_SPEED: 0.5, FAKECLOUD_KEEP_ACTIONS: 1h, FAKECLOUD_DATA_PLANE: true}\ntokens: {secretName: team}\n"))
+	for at, want := range map[string]string{
+		"$FAKECLOUD_RATE_LIMIT.value": "12345678", "$FAKECLOUD_PROJECT_TTL.value": "24h", "$FAKECLOUD_SPEED.value": "0.5",
+		"$FAKECLOUD_KEEP_ACTIONS.value": "1h", "$FAKECLOUD_DATA_PLANE.value": "true", "C.image": "fakecloud:v9",
+		"$FAKECLOUD_TOKEN.valueFrom.secretKeyRef.name": "team", "$FAKECLOUD_TOKEN.valueFrom.secretKeyRef.key": "tokens",
+	} {
+		if got := look(t, all, "StatefulSet "+at); got != want {
+			t.Errorf("%s is %q, want %q", at, got, want)
+		}
 	}
-	// A test of the program compares this file with its metrics.
-	want, err := os.ReadFile(filepath.Join(chartFolder, "dashboard.json"))
+	// A browser and curl call the Service by its names.
+	exposed := objects(t, fakecloud, "--set=control.expose=true,networkPolicy.enabled=false")
+	hosts := look(t, exposed, "StatefulSet $FAKECLOUD_ALLOWED_HOSTS.value")
+	for _, suffix := range []string{"", ".cloud", ".cloud.svc", ".cloud.svc.cluster.local"} {
+		if !strings.Contains(","+hosts+",", ",test-fakecloud"+suffix+",") {
+			t.Errorf("the name test-fakecloud%s is refused: %s", suffix, hosts)
+		}
+	}
+	// The program knows all of them.
+	help, err := exec.CommandContext(t.Context(), "go", "run", "-C", "../../fakecloud", "./cmd/fakecloud", "--help").CombinedOutput()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %s", err, help)
 	}
-	if got := m.Data["ccm-from-scratch.json"]; got != strings.TrimSpace(string(want)) {
-		t.Errorf("the dashboard is not the chart's file: %.200s", got)
-	}
-	if all := objects(t); all["ConfigMap test-ccm-from-scratch-dashboard"] != nil {
-		t.Error("a dashboard that was not asked for")
-	}
-}
-
-func TestRBACAndItsAccountCanBeManagedElsewhere(t *testing.T) {
-	t.Parallel()
-	none := objects(t, set("rbac.create=false", "serviceAccount.create=false", "serviceAccount.name=theirs")...)
-	if len(none) != 1 || none["Deployment test-ccm-from-scratch"].(*appsv1.Deployment).Spec.Template.Spec.ServiceAccountName != "theirs" {
-		t.Errorf("%v", none)
-	}
-	theirs := objects(t, set("serviceAccount.create=false", "serviceAccount.name=theirs", "leaderElection.enabled=false")...)
-	for name, o := range theirs {
-		var subjects []rbacv1.Subject
-		switch o := o.(type) {
-		case *rbacv1.ClusterRoleBinding:
-			subjects = o.Subjects
-		case *rbacv1.RoleBinding:
-			subjects = o.Subjects
-		case *rbacv1.Role:
-			t.Errorf("%s, without leader election", name)
-		}
-		for _, s := range subjects {
-			if s.Name != "theirs" || s.Namespace != "cloud" {
-				t.Errorf("%s: %+v", name, s)
-			}
+	for name := range strings.FieldsSeq(look(t, all, "StatefulSet C.env[*].name")) {
+		flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "FAKECLOUD_")), "_", "-")
+		if !strings.Contains(string(help), " "+flag+" ") {
+			t.Errorf("%s: the program has no %s", name, flag)
 		}
 	}
 }
 
-// The message has to name what is wrong.
+// The message has to name the wrong value.
 func TestValuesThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[string]string{
+	for chart, all := range map[string]map[string]string{ccm: {
 		"env.HCLOUD_NET=internal":                     "HCLOUD_NET",
 		"env.HCLOUD_NETWORK=internal":                 "clusterCIDR",
 		"env.HCLOUD_NETWORK_ROUTES_ENABLED=maybe":     "HCLOUD_NETWORK_ROUTES_ENABLED",
@@ -379,48 +420,63 @@ func TestValuesThatCannotWorkAreRefused(t *testing.T) {
 		"podMonitor.enabled=true,hostNetwork=false,env.HCLOUD_METRICS_ENABLED=false": "HCLOUD_METRICS_ENABLED",
 		"podMonitor.enabled=true,env.HCLOUD_METRICS_ADDRESS=localhost:1":             "localhost:1",
 		"podMonitor.interval=often": "interval",
-	} {
-		if text, err := template(t, chartFolder, set(value)...); err == nil || !strings.Contains(text, want) {
-			t.Errorf("--set %s: %v: %s", value, err, text)
+	}, fakecloud: {
+		"replicaCount=2":                        "replicaCount",
+		"projects=many":                         "projects",
+		"projectTTL=soon":                       "projectTTL",
+		"actions=slow":                          "actions",
+		"rateLimit=-1":                          "rateLimit",
+		"env.RATE_LIMIT=1":                      "RATE_LIMIT",
+		"env.FAKECLOUD_STATE=/tmp":              "FAKECLOUD_STATE",
+		"env.FAKECLOUD_LISTEN=:80":              "FAKECLOUD_LISTEN",
+		"persistence.size=much":                 "size",
+		"image.digest=latest":                   "digest",
+		"control.expose=true":                   "networkPolicy.control",
+		"podMonitor.enabled=true":               "control.expose",
+		"podDisruptionBudget.maxUnavailable=50": "maxUnavailable",
+	}} {
+		for value, want := range all {
+			if text, err := template(t, chart, "--set="+value); err == nil || !strings.Contains(text, want) {
+				t.Errorf("--set %s: %v: %s", value, err, text)
+			}
 		}
 	}
-	// Without routes a network needs no range of pods.
-	pod(t, set("env.HCLOUD_NETWORK=internal", "env.HCLOUD_NETWORK_ROUTES_ENABLED=false")...)
 }
 
 func TestAReleasesChartHasItsVersionAndTheSameBytesTwice(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
-	checkArchive(t, chartFolder, "ccm-from-scratch", "hcloud_api_requests_total", "dashboard.enabled=true")
-	checkArchive(t, fakecloudFolder, "fakecloud", "kind: StatefulSet")
-}
-
-// checkArchive packages a chart twice, and looks for a text in what it renders to with some values.
-func checkArchive(t *testing.T, chart, chartName, want string, values ...string) {
-	t.Helper()
-	copied := filepath.Join(t.TempDir(), "chart") // with other times of the files
-	if err := os.CopyFS(copied, os.DirFS(chart)); err != nil {
-		t.Fatal(err)
-	}
-	var archives []string
-	for _, folder := range []string{chart, copied} {
-		out := t.TempDir()
-		if text, err := helm(t, "package", folder, "--version", "1.2.3-rc.1", "--app-version", "v1.2.3-rc.1", "--destination",
-			out); err != nil {
-			t.Fatal(err, text)
-		}
-		name := filepath.Join(out, chartName+"-1.2.3-rc.1.tgz")
-		text, err := os.ReadFile(name)
-		if err != nil {
+	for chart, name := range map[string]string{ccm: "ccm-from-scratch", fakecloud: "fakecloud"} {
+		set := map[string]string{ccm: "--set=dashboard.enabled=true", fakecloud: "--set=projects=fixed"}[chart]
+		copied := filepath.Join(t.TempDir(), "chart") // with other times of the files
+		if err := os.CopyFS(copied, os.DirFS(chart)); err != nil {
 			t.Fatal(err)
 		}
-		archives = append(archives, string(text))
-		manifest, err := template(t, name, set(values...)...)
-		if err != nil || !strings.Contains(manifest, `image: "`+chartName+`:v1.2.3-rc.1"`) ||
-			!strings.Contains(manifest, "helm.sh/chart: "+chartName+"-1.2.3-rc.1") || !strings.Contains(manifest, want) {
-			t.Errorf("%v: the archive renders to\n%.300s", err, manifest)
+		archives := map[string]bool{}
+		for _, folder := range []string{chart, copied} {
+			out := t.TempDir()
+			if text, err := helm(t, "package", folder, "--version", "1.2.3-rc.1", "--app-version", "v1.2.3-rc.1", "--destination",
+				out); err != nil {
+				t.Fatal(err, text)
+			}
+			archive := filepath.Join(out, name+"-1.2.3-rc.1.tgz")
+			text, err := os.ReadFile(archive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			archives[string(text)] = true
+			all := objects(t, archive, set)
+			image := look(t, all, "Deployment C.image") + look(t, all, "StatefulSet C.image")
+			const path = `.metadata.labels.helm\.sh/chart`
+			label := look(t, all, "ServiceAccount "+path) + look(t, all, "Service "+path)
+			if image != name+":v1.2.3-rc.1" || label != name+"-1.2.3-rc.1" {
+				t.Errorf("the archive has the image %s and the label %s", image, label)
+			}
+			if shown := look(t, all, "ConfigMap .data"); chart == ccm && !strings.Contains(shown, "hcloud_api_requests_total") {
+				t.Errorf("the archive has no dashboard: %s", shown)
+			}
 		}
-	}
-	if archives[0] != archives[1] {
-		t.Errorf("the same chart %s gives other bytes", chartName)
+		if len(archives) != 1 {
+			t.Errorf("the same chart %s gives other bytes", name)
+		}
 	}
 }

@@ -19,8 +19,3 @@ output "pod_range" {
   description = "Range of the pods: --cluster-cidr of the cloud-controller-manager."
   value       = var.pod_range
 }
-
-output "nodes" {
-  description = "Names of the servers, which become nodes."
-  value       = concat(hcloud_server.control_plane[*].name, hcloud_server.worker[*].name)
-}

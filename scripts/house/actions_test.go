@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -145,20 +144,6 @@ func TestATagThatReleasesIsPushedAlone(t *testing.T) {
 	}
 	if last != "v1.2.3" {
 		t.Errorf("v1.2.3 must be pushed last: the workflow needs the other tags")
-	}
-}
-
-// TestTheMakefileFitsATerminal looks at what make prints.
-func TestTheMakefileFitsATerminal(t *testing.T) {
-	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "help").Output()
-	if err != nil || strings.Count(string(out), "\n") < 30 {
-		t.Fatalf("%v: %s", err, out)
-	}
-	for line := range strings.Lines(string(out)) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 {
-			t.Errorf("%d columns, want at most 100: %s", n, line)
-		}
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
-	// go test repeats a result until a file changes that the test has read.
+	// go test repeats a result until a file that the test reads changes.
 	for _, folder := range []string{"ccm/chart", "ccm/deploy", "ccm/machine/v1alpha1", "ccm/machine/deploy"} {
 		if err := os.CopyFS(t.TempDir(), os.DirFS(filepath.Join(root, folder))); err != nil {
 			t.Fatal(err)

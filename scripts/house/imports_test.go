@@ -38,7 +38,7 @@ func TestEachRoomOfTheCCMImportsOnlyWhatItMay(t *testing.T) {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
-		// Not by go list: go test repeats a result until a file changes that the test has read.
+		// Not by go list: go test repeats a result until a file that the test reads changes.
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
 		if err != nil {
 			t.Fatal(err)

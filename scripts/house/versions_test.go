@@ -44,7 +44,7 @@ func readModule(t *testing.T, folder string) *modfile.File {
 	return file
 }
 
-// required returns the version at which a module is required, and fails the test if it is not.
+// required returns the version of a module in a go.mod. The test fails without it.
 func required(t *testing.T, folder, path string) string {
 	t.Helper()
 	for _, r := range readModule(t, folder).Require {
@@ -57,8 +57,8 @@ func required(t *testing.T, folder, path string) string {
 }
 
 // libraries returns Kubernetes' own libraries of a go.mod, with their replacements. Kubernetes 1.X publishes them as 0.X;
-// others below k8s.io have versions of their own: v2, or one that is made of a date. v0.0.0 stands for a folder of
-// Kubernetes' repository, which a replacement stands for in turn.
+// others below k8s.io have other versions: v2, or one that is made of a date. v0.0.0 stands for a folder of Kubernetes' repository,
+// and has a replacement.
 func libraries(t *testing.T, folder string) (found []module.Version) {
 	t.Helper()
 	file := readModule(t, folder)
@@ -108,14 +108,14 @@ func TestOneKubernetesMinorEverywhere(t *testing.T) {
 			t.Errorf("%s %s is for Kubernetes 1.%d, %s builds 1.%d: run scripts/kube-bump.sh", what, version, got, programs, want)
 		}
 	}
-	// What a user pulls, and what CI builds.
+	// A user pulls the first, and CI builds the others.
 	same("kind's default node image", kindRelease(t), 0)
 	for _, folder := range []string{".", "e2e", "e2e/hetzner", programs} {
 		for _, library := range libraries(t, folder) {
 			same("in "+folder+"/go.mod "+library.Path, library.Version, 0)
 		}
 	}
-	// What the guide of the suite downloads.
+	// The guide of the suite downloads these.
 	guide, err := os.ReadFile(filepath.Join("..", "..", "e2e", "PORTING.md"))
 	if err != nil {
 		t.Fatal(err)

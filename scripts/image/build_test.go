@@ -76,12 +76,12 @@ func TestTwoFoldersWithTheSameSourceMakeTheSameFiles(t *testing.T) {
 			t.Errorf("%s differs (%d and %d bytes)", name, len(first[name]), len(second[name]))
 		}
 	}
-	// Compiled anew: Go's cache holds what the first build has compiled. The bill has the digest of the program.
+	// Go's cache holds the packages of the first build. The bill has the digest of the program.
 	cache := os.Getenv("GOCACHE")
 	t.Setenv("GOCACHE", t.TempDir())
 	bill := "program." + runtime.GOARCH + ".spdx.json"
-	if anew := made(t, source(t), runtime.GOARCH); anew[bill] == "" || anew[bill] != first[bill] {
-		t.Errorf("compiled anew, the program differs:\n%s\n%s", first[bill], anew[bill])
+	if again := made(t, source(t), runtime.GOARCH); again[bill] == "" || again[bill] != first[bill] {
+		t.Errorf("compiled without a cache, the program differs:\n%s\n%s", first[bill], again[bill])
 	}
 	t.Setenv("GOCACHE", cache)
 	// Without the flag the folders are in the programs: the comparison above could have failed.
@@ -101,39 +101,46 @@ func TestTheBillOfMaterialsNamesEachModule(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	t.Setenv("GOFLAGS", "-trimpath")
 	t.Setenv("GOWORK", "off")
-	var d spdxDocument
+	var d struct {
+		SpdxVersion, DocumentNamespace string
+		CreationInfo                   struct{ Created string }
+		Packages                       []struct {
+			SPDXID, Name, VersionInfo, LicenseDeclared, SourceInfo string
+			Checksums                                              []struct{ ChecksumValue string }
+			ExternalRefs                                           []struct{ ReferenceLocator string }
+		}
+		Relationships []struct{ SpdxElementID, RelatedSpdxElement string }
+	}
 	if err := json.Unmarshal([]byte(made(t, source(t), "arm64")["program.arm64.spdx.json"]), &d); err != nil {
 		t.Fatal(err)
 	}
-	if d.Version != "SPDX-2.3" || d.Creation.Created != "2023-11-14T22:13:20Z" ||
-		!strings.Contains(d.Namespace, d.Packages[0].Checksums[0].Value) {
+	if d.SpdxVersion != "SPDX-2.3" || d.CreationInfo.Created != "2023-11-14T22:13:20Z" ||
+		!strings.Contains(d.DocumentNamespace, d.Packages[0].Checksums[0].ChecksumValue) {
 		t.Errorf("%+v", d)
 	}
 	var names []string
 	ids := map[string]bool{documentID: true}
 	for _, p := range d.Packages {
 		names = append(names, p.Name)
-		if ids[p.ID] || !regexp.MustCompile(`^SPDXRef-[a-zA-Z0-9.-]+$`).MatchString(p.ID) {
-			t.Errorf("identifier %q: must be unique, of letters, digits, . and -", p.ID)
+		if ids[p.SPDXID] || !regexp.MustCompile(`^SPDXRef-[a-zA-Z0-9.-]+$`).MatchString(p.SPDXID) {
+			t.Errorf("identifier %q: must be unique, of letters, digits, . and -", p.SPDXID)
 		}
-		ids[p.ID] = true
+		ids[p.SPDXID] = true
 	}
 	if want := []string{"example.org/program/cmd/program", "stdlib", "k8s.io/component-base"}; !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
-	if p := d.Packages[0]; p.Version != "v1" || p.References[0].Locator != "pkg:golang/example.org/program@v1" ||
-		!strings.HasSuffix(p.SourceInfo, " from https://example.org@the-revision") {
-		t.Errorf("%+v", p)
-	}
-	if p := d.Packages[0]; p.LicenseDeclared != "Apache-2.0" || !strings.Contains(p.SourceInfo, "GOARCH=arm64") ||
+	if p := d.Packages[0]; p.VersionInfo != "v1" || p.ExternalRefs[0].ReferenceLocator != "pkg:golang/example.org/program@v1" ||
+		!strings.HasSuffix(p.SourceInfo, " from https://example.org@the-revision") ||
+		p.LicenseDeclared != "Apache-2.0" || !strings.Contains(p.SourceInfo, "GOARCH=arm64") ||
 		!strings.Contains(p.SourceInfo, "-trimpath=true") {
 		t.Errorf("%+v", p)
 	}
-	if p := d.Packages[1]; p.References[0].Locator != "pkg:golang/stdlib@"+strings.TrimPrefix(runtime.Version(), "go") {
+	if p := d.Packages[1]; p.ExternalRefs[0].ReferenceLocator != "pkg:golang/stdlib@"+strings.TrimPrefix(runtime.Version(), "go") {
 		t.Errorf("%+v", p)
 	}
 	for _, r := range d.Relationships {
-		if !ids[r.Element] || !ids[r.Related] {
+		if !ids[r.SpdxElementID] || !ids[r.RelatedSpdxElement] {
 			t.Errorf("%+v refers to what is not there", r)
 		}
 	}
@@ -145,7 +152,7 @@ func TestAModuleIsNamedAsDatabasesKnowIt(t *testing.T) {
 		"v1.2.3": "pkg:golang/example.org/A@v1.2.3", "v2.0.0+incompatible": "pkg:golang/example.org/A@v2.0.0%2Bincompatible",
 		"(devel)": "pkg:golang/example.org/A", "": "pkg:golang/example.org/A",
 	} {
-		if got := purl("example.org/A", version)[0].Locator; got != want {
+		if got := purl("example.org/A", version)[0]["referenceLocator"]; got != want {
 			t.Errorf("%q: %s, want %s", version, got, want)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -34,7 +33,7 @@ type image struct {
 	created time.Time
 }
 
-// write writes the image in the format of `docker save`. Its layer is not compressed: it is loaded on the machine that has made it.
+// write writes the image in the format of `docker save`. Its layer is not compressed: it is loaded on the same machine.
 func (im *image) write(w io.Writer) error {
 	tag, err := name.NewTag(im.tag)
 	if err != nil {
@@ -101,19 +100,15 @@ func (im *image) with(layer v1.Layer) (v1.Image, error) {
 func (im *image) layer() ([]byte, error) {
 	var buf bytes.Buffer
 	t := tar.NewWriter(&buf)
+	const passwd = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:" + user + ":" + user + ":nonroot:/tmp:/sbin/nologin\n"
 	err := errors.Join(
-		im.file(t, "etc/passwd", 0o644, fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:%s:%s:nonroot:/tmp:/sbin/nologin\n",
-			user, user)),
-		im.file(t, "etc/group", 0o644, fmt.Appendf(nil, "root:x:0:\nnonroot:x:%s:\n", user)),
+		tarFile(t, "etc/passwd", 0o644, []byte(passwd), im.created),
+		tarFile(t, "etc/group", 0o644, []byte("root:x:0:\nnonroot:x:"+user+":\n"), im.created),
 		t.WriteHeader(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777, ModTime: im.created}),
-		im.file(t, im.name, 0o755, im.program),
+		tarFile(t, im.name, 0o755, im.program, im.created),
 		t.Close(),
 	)
 	return buf.Bytes(), err
-}
-
-func (im *image) file(t *tar.Writer, name string, mode int64, content []byte) error {
-	return tarFile(t, name, mode, content, im.created)
 }
 
 func tarFile(t *tar.Writer, name string, mode int64, content []byte, modified time.Time) error {

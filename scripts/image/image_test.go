@@ -3,24 +3,29 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-func files(t *testing.T, archive []byte) map[string][]byte {
+// files reads the files of an archive.
+func files(t *testing.T, archive io.Reader) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
-	r := tar.NewReader(bytes.NewReader(archive))
-	for {
+	for r := tar.NewReader(archive); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return out
@@ -34,7 +39,21 @@ func files(t *testing.T, archive []byte) map[string][]byte {
 	}
 }
 
-func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
+// check fails unless an image is whole and holds a program for an architecture.
+func check(t *testing.T, img v1.Image, arch, program string) *v1.ConfigFile {
+	t.Helper()
+	config, err := img.ConfigFile()
+	if err = errors.Join(err, validate.Image(img)); err != nil {
+		t.Fatal(err)
+	}
+	inner := files(t, mutate.Extract(img))
+	if config.Architecture != arch || config.OS != "linux" || config.Config.User != "65532:65532" || string(inner["x"]) != program ||
+		!slices.Equal(config.Config.Entrypoint, []string{"/x"}) || !bytes.Contains(inner["etc/passwd"], []byte("nonroot:x:65532")) ||
+		len(inner) != 4 {
+		t.Errorf("%+v: %q", config, inner)
+	}
+	return config
+}
 
 func TestAnImageHoldsAProgramThatIsNotRoot(t *testing.T) {
 	t.Parallel()
@@ -43,31 +62,70 @@ func TestAnImageHoldsAProgramThatIsNotRoot(t *testing.T) {
 		labels: map[string]string{"l": "v"}, health: "health", created: time.Unix(1, 0).UTC(),
 	}
 	var buf, again bytes.Buffer
-	if err := errors.Join(im.write(&buf), im.write(&again)); err != nil {
+	if err := errors.Join(im.write(&buf), im.write(&again)); err != nil || !bytes.Equal(buf.Bytes(), again.Bytes()) {
+		t.Fatalf("%v: or the same source makes another file", err)
+	}
+	tag, _ := name.NewTag("x:dev")
+	img, err := tarball.Image(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil }, &tag)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(buf.Bytes(), again.Bytes()) {
-		t.Error("the same source makes another file")
+	c := check(t, img, "arm64", "binary").Config
+	if _, ok := c.ExposedPorts["80/tcp"]; !ok || !slices.Equal(c.Healthcheck.Test, []string{"CMD", "/x", "health"}) ||
+		!slices.Equal(c.Env, im.env) || c.Labels["l"] != "v" {
+		t.Errorf("%+v", c)
 	}
-	outer := files(t, buf.Bytes())
-	var man tarball.Manifest
-	if err := json.Unmarshal(outer["manifest.json"], &man); err != nil || len(man) != 1 || man[0].RepoTags[0] != "x:dev" {
-		t.Fatalf("%s, %v", outer["manifest.json"], err)
+}
+
+func TestAnIndexLeadsToTheProgramOfEachArchitecture(t *testing.T) {
+	t.Parallel()
+	var images []image
+	for _, arch := range []string{"amd64", "arm64"} {
+		images = append(images, image{tag: "x:v1", arch: arch, name: "x", program: []byte("for " + arch), created: time.Unix(1, 0).UTC(),
+			labels: map[string]string{"l": "v"}})
 	}
-	layer := outer[man[0].Layers[0]]
-	var c v1.ConfigFile
-	if err := json.Unmarshal(outer[man[0].Config], &c); err != nil {
+	var archive, again bytes.Buffer
+	sum, err := writeIndex(&archive, images)
+	sum2, err2 := writeIndex(&again, images)
+	if err = errors.Join(err, err2); err != nil || sum != sum2 || !bytes.Equal(archive.Bytes(), again.Bytes()) {
+		t.Fatalf("%v, %s, %s: or the same source makes another file", err, sum, sum2)
+	}
+	folder := t.TempDir()
+	for name, text := range files(t, &archive) {
+		if strings.HasSuffix(name, "/") {
+			continue
+		}
+		name = filepath.Join(folder, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Architecture != "arm64" || c.Config.User != "65532:65532" || !slices.Equal(c.Config.Entrypoint, []string{"/x"}) ||
-		!slices.Equal(c.Config.Healthcheck.Test, []string{"CMD", "/x", "health"}) || c.RootFS.DiffIDs[0].String() != digest(layer) {
-		t.Errorf("%+v", c)
+	entry, err := whole.IndexManifest()
+	if err != nil || len(entry.Manifests) != 1 || entry.Manifests[0].Digest.String() != sum ||
+		entry.Manifests[0].MediaType != types.OCIImageIndex ||
+		entry.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "x:v1" {
+		t.Fatalf("%+v, %v", entry, err)
 	}
-	if _, ok := c.Config.ExposedPorts["80/tcp"]; !ok || man[0].Config != digest(outer[man[0].Config]) {
-		t.Errorf("%+v", c)
+	index, err := whole.ImageIndex(entry.Manifests[0].Digest)
+	if err = errors.Join(err, validate.Index(index)); err != nil {
+		t.Fatal(err)
 	}
-	inner := files(t, layer)
-	if string(inner["x"]) != "binary" || !bytes.Contains(inner["etc/passwd"], []byte("nonroot:x:65532")) || len(inner) != 4 {
-		t.Errorf("%v", inner)
+	list, err := index.IndexManifest()
+	if err != nil || len(list.Manifests) != len(images) || list.Annotations["l"] != "v" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for i, d := range list.Manifests {
+		img, err := index.Image(d.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := check(t, img, images[i].arch, "for "+images[i].arch)
+		if d.Platform.Architecture != images[i].arch || d.Platform.Variant != c.Variant || d.Platform.OS != "linux" {
+			t.Errorf("%+v, %+v", d.Platform, c)
+		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // writeIndex writes the images, one for each architecture, as the archive of an OCI image layout with one index. It returns the
-// digest of the index, by which a registry knows the image.
+// digest of the index: a registry knows the image by it.
 func writeIndex(w io.Writer, images []image) (digest string, err error) {
 	index := mutate.Annotations(empty.Index, images[0].labels).(v1.ImageIndex)
 	for i := range images {

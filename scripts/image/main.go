@@ -2,7 +2,7 @@
 // `docker load`, `podman load` or `kind load image-archive`. It needs neither a container engine nor
 // a registry. It builds for any architecture that Go knows. With GOFLAGS=-trimpath, the same source gives
 // the same file, whatever its folder is. For several architectures the file is an archive of an OCI image
-// layout with one index, which `skopeo copy --all` puts into a registry; the index's digest is printed.
+// layout with one index. `skopeo copy --all` puts it into a registry; the digest of the index is printed.
 //
 //	go run ./scripts/image -package ./fakecloud/cmd/fakecloud -tag fakecloud:dev -o fakecloud.tar
 package main
@@ -20,6 +20,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,13 +28,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/wholefile"
 )
 
-// list is a flag that may be repeated.
-type list []string
-
-func (l *list) String() string     { return strings.Join(*l, " ") }
-func (l *list) Set(s string) error { *l = append(*l, s); return nil }
-
-// job is what the command line asks for.
+// job is the work that the command line asks for.
 type job struct {
 	image  image // without architecture and program
 	pkg    string
@@ -43,41 +38,35 @@ type job struct {
 }
 
 func main() {
-	var j job
-	var labels, arches list
-	j.image.labels = map[string]string{}
+	j := job{image: image{labels: map[string]string{}}}
+	list := func(to *[]string) func(string) error {
+		return func(s string) error { *to = append(*to, s); return nil }
+	}
 	flag.StringVar(&j.pkg, "package", "", "main `package` to build")
 	flag.StringVar(&j.image.tag, "tag", "", "`name:tag` of the image")
 	flag.StringVar(&j.out, "o", "", "`file` to write")
-	flag.Var(&arches, "arch", "architecture, as `GOARCH`; may be repeated: the file is then an OCI archive with an index of all (default "+
-		"this machine's)")
-	flag.StringVar(&j.sbom, "sbom", "", "also write what the programs are built from, as SPDX, to the files "+
-		"`begin`.<architecture>.spdx.json")
-	flag.Var((*list)(&j.image.env), "env", "`NAME=value` in the image's environment; may be repeated")
-	flag.Var((*list)(&j.image.ports), "expose", "`port` that the program listens on; may be repeated")
-	flag.Var(&labels, "label", "`name=value`; may be repeated")
+	flag.Func("arch", "architecture, as `GOARCH` (default this machine's); may be repeated: the file is then an OCI archive with an index",
+		list(&j.arches))
+	flag.StringVar(&j.sbom, "sbom", "", "also write the modules of the programs, as SPDX, to the files `begin`.<architecture>.spdx.json")
+	flag.Func("env", "`NAME=value` in the image's environment; may be repeated", list(&j.image.env))
+	flag.Func("expose", "`port` that the program listens on; may be repeated", list(&j.image.ports))
+	flag.Func("label", "`name=value`; may be repeated", func(s string) (err error) {
+		name, value, ok := strings.Cut(s, "=")
+		if j.image.labels[name] = value; !ok {
+			err = errors.New("must be name=value")
+		}
+		return err
+	})
 	flag.StringVar(&j.image.health, "health", "", "the program's `argument` for a health check")
 	flag.Parse()
-	err := func() error {
-		// A signal ends the compiler, and what was made so far is removed.
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-		defer stop()
-		if j.pkg == "" || j.image.tag == "" || j.out == "" || flag.NArg() > 0 {
-			return errors.New("usage: image -package ./path/to/main -tag name:tag -o file.tar [flags]; -h lists them")
-		}
-		for _, l := range labels {
-			k, v, ok := strings.Cut(l, "=")
-			if !ok {
-				return fmt.Errorf("-label %q: must be name=value", l)
-			}
-			j.image.labels[k] = v
-		}
-		j.arches = arches
-		if len(arches) == 0 {
-			j.arches = []string{runtime.GOARCH}
-		}
-		return j.run(ctx, ".")
-	}()
+	if j.pkg == "" || j.image.tag == "" || j.out == "" || flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "usage: image -package ./path/to/main -tag name:tag -o file.tar [flags]; -h lists them")
+		os.Exit(1)
+	}
+	// A signal ends the compiler, and its files are removed.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := j.run(ctx, ".")
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
@@ -89,6 +78,9 @@ func (j *job) run(ctx context.Context, folder string) error {
 	j.image.name = path.Base(filepath.ToSlash(j.pkg))
 	j.image.created = created()
 	var images []image
+	if len(j.arches) == 0 {
+		j.arches = []string{runtime.GOARCH}
+	}
 	for _, arch := range j.arches {
 		im := j.image
 		im.arch = arch
@@ -144,14 +136,9 @@ func build(ctx context.Context, folder, pkg, arch, revision string) ([]byte, err
 func created() time.Time {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {
-		out, err := exec.CommandContext(context.Background(), "git", "log", "-1", "--format=%ct").Output()
-		if err == nil {
-			text = strings.TrimSpace(string(out))
-		}
+		out, _ := exec.CommandContext(context.Background(), "git", "log", "-1", "--format=%ct").Output()
+		text = strings.TrimSpace(string(out))
 	}
-	var seconds int64
-	if _, err := fmt.Sscan(text, &seconds); err != nil {
-		seconds = 0
-	}
+	seconds, _ := strconv.ParseInt(text, 10, 64) // 0 without a commit
 	return time.Unix(seconds, 0).UTC()
 }

@@ -14,56 +14,9 @@ import (
 	"time"
 )
 
-// The software bill of materials: SPDX 2.3 as JSON. It lists the modules that the linker put into the program,
+// object is a part of the software bill of materials: SPDX 2.3 as JSON. The bill lists the modules that the linker put into the program,
 // with the versions that the program itself names. The image holds nothing else.
-type spdxDocument struct {
-	Version       string             `json:"spdxVersion"`
-	DataLicense   string             `json:"dataLicense"`
-	ID            string             `json:"SPDXID"`
-	Name          string             `json:"name"`
-	Namespace     string             `json:"documentNamespace"`
-	Creation      spdxCreation       `json:"creationInfo"`
-	Packages      []spdxPackage      `json:"packages"`
-	Relationships []spdxRelationship `json:"relationships"`
-}
-
-type spdxCreation struct {
-	Created  string   `json:"created"`
-	Creators []string `json:"creators"`
-}
-
-type spdxPackage struct {
-	Name             string         `json:"name"`
-	ID               string         `json:"SPDXID"`
-	Version          string         `json:"versionInfo,omitempty"`
-	DownloadLocation string         `json:"downloadLocation"`
-	FilesAnalyzed    bool           `json:"filesAnalyzed"`
-	Purpose          string         `json:"primaryPackagePurpose,omitempty"`
-	LicenseConcluded string         `json:"licenseConcluded"`
-	LicenseDeclared  string         `json:"licenseDeclared"`
-	Copyright        string         `json:"copyrightText"`
-	SourceInfo       string         `json:"sourceInfo,omitempty"`
-	Comment          string         `json:"comment,omitempty"`
-	Checksums        []spdxChecksum `json:"checksums,omitempty"`
-	References       []spdxRef      `json:"externalRefs,omitempty"`
-}
-
-type spdxChecksum struct {
-	Algorithm string `json:"algorithm"`
-	Value     string `json:"checksumValue"`
-}
-
-type spdxRef struct {
-	Category string `json:"referenceCategory"`
-	Type     string `json:"referenceType"`
-	Locator  string `json:"referenceLocator"`
-}
-
-type spdxRelationship struct {
-	Element string `json:"spdxElementId"`
-	Type    string `json:"relationshipType"`
-	Related string `json:"relatedSpdxElement"`
-}
+type object = map[string]any
 
 const (
 	noAssertion = "NOASSERTION"
@@ -85,28 +38,29 @@ func (im *image) sbom() ([]byte, error) {
 	if from := im.labels["org.opencontainers.image.source"]; from != "" {
 		source += fmt.Sprintf(" from %s@%s", from, im.labels["org.opencontainers.image.revision"])
 	}
-	d := spdxDocument{
-		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: documentID, Name: im.tag + " " + platform,
-		// A namespace must be unique to the document: the digest of the program is in it.
-		Namespace: fmt.Sprintf("https://%s/spdx/%s-%s-%s", info.Main.Path, im.name, im.arch, sum),
-		Creation:  spdxCreation{im.created.Format(time.RFC3339), []string{"Tool: " + toolName}},
-		Packages: []spdxPackage{{
-			Name: info.Path, ID: programID, Version: version, DownloadLocation: noAssertion, Purpose: "APPLICATION",
-			LicenseConcluded: noAssertion, LicenseDeclared: cmp.Or(im.labels["org.opencontainers.image.licenses"], noAssertion),
-			Copyright: noAssertion, SourceInfo: source, Checksums: []spdxChecksum{{"SHA256", sum}},
-			References: purl(info.Main.Path, version),
-		}},
-		Relationships: []spdxRelationship{{documentID, "DESCRIBES", programID}},
-	}
+	program := spdxPackage(programID, info.Path, version, "APPLICATION")
+	program["licenseDeclared"] = cmp.Or(im.labels["org.opencontainers.image.licenses"], noAssertion)
+	program["sourceInfo"], program["checksums"] = source, []object{{"algorithm": "SHA256", "checksumValue": sum}}
+	program["externalRefs"] = purl(info.Main.Path, version)
+	packages, relationships := []object{program}, []object{relationship(documentID, "DESCRIBES", programID)}
 	modules := []*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}}
 	for _, m := range append(modules, info.Deps...) {
-		p := modulePackage(m)
-		p.ID = fmt.Sprintf("SPDXRef-Module-%d-%s", len(d.Packages), notInID.ReplaceAllString(p.Name, "-"))
-		d.Packages = append(d.Packages, p)
-		d.Relationships = append(d.Relationships, spdxRelationship{programID, "DEPENDS_ON", p.ID})
+		p := modulePackage(m, len(packages))
+		packages = append(packages, p)
+		relationships = append(relationships, relationship(programID, "DEPENDS_ON", p["SPDXID"]))
 	}
-	text, err := json.MarshalIndent(d, "", " ")
+	text, err := json.MarshalIndent(object{
+		"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": documentID, "name": im.tag + " " + platform,
+		// A namespace must be unique to the document: the digest of the program is in it.
+		"documentNamespace": fmt.Sprintf("https://%s/spdx/%s-%s-%s", info.Main.Path, im.name, im.arch, sum),
+		"creationInfo":      object{"created": im.created.Format(time.RFC3339), "creators": []string{"Tool: " + toolName}},
+		"packages":          packages, "relationships": relationships,
+	}, "", " ")
 	return append(text, '\n'), err
+}
+
+func relationship(element, kind string, related any) object {
+	return object{"spdxElementId": element, "relationshipType": kind, "relatedSpdxElement": related}
 }
 
 const toolName = "ccm-from-scratch-scripts-image"
@@ -114,35 +68,44 @@ const toolName = "ccm-from-scratch-scripts-image"
 // notInID finds what an SPDX identifier must not contain.
 var notInID = regexp.MustCompile(`[^a-zA-Z0-9.]+`)
 
-// modulePackage returns the package of a module, or of the module that replaces it. A folder that replaces a module is part of
-// this repository.
-func modulePackage(m *debug.Module) spdxPackage {
-	p := spdxPackage{
-		Name: m.Path, Version: m.Version, DownloadLocation: noAssertion, Purpose: "LIBRARY",
-		LicenseConcluded: noAssertion, LicenseDeclared: noAssertion, Copyright: noAssertion,
+func spdxPackage(id, name, version, purpose string) object {
+	p := object{
+		"SPDXID": id, "name": name, "downloadLocation": noAssertion, "filesAnalyzed": false, "primaryPackagePurpose": purpose,
+		"licenseConcluded": noAssertion, "licenseDeclared": noAssertion, "copyrightText": noAssertion, "externalRefs": purl(name, version),
 	}
-	sum := m.Sum
-	switch r := m.Replace; {
-	case r != nil && (strings.HasPrefix(r.Path, ".") || strings.HasPrefix(r.Path, "/")):
-		p.Version, p.Comment = "", "in the same repository as the program"
-	case r != nil:
-		p.Name, p.Version, sum = r.Path, r.Version, r.Sum
+	if version != "" {
+		p["versionInfo"] = version
 	}
-	if sum != "" {
-		p.Comment = "go.sum " + sum
-	}
-	p.References = purl(p.Name, p.Version)
 	return p
 }
 
-// purl returns the reference by which vulnerability databases know a module. The path keeps upper case letters,
-// because two modules may differ in nothing else.
-func purl(path, version string) []spdxRef {
+// modulePackage returns the package of a module, or of its replacement. A folder that replaces a module is part of this repository.
+func modulePackage(m *debug.Module, number int) object {
+	name, version, sum, comment := m.Path, m.Version, m.Sum, ""
+	switch r := m.Replace; {
+	case r != nil && (strings.HasPrefix(r.Path, ".") || strings.HasPrefix(r.Path, "/")):
+		version, comment = "", "in the same repository as the program"
+	case r != nil:
+		name, version, sum = r.Path, r.Version, r.Sum
+	}
+	if sum != "" {
+		comment = "go.sum " + sum
+	}
+	p := spdxPackage(fmt.Sprintf("SPDXRef-Module-%d-%s", number, notInID.ReplaceAllString(name, "-")), name, version, "LIBRARY")
+	if comment != "" {
+		p["comment"] = comment
+	}
+	return p
+}
+
+// purl returns the reference of a module in vulnerability databases. The path keeps upper case letters, because two modules may differ in
+// nothing else.
+func purl(path, version string) []object {
 	locator := "pkg:golang/" + path
 	if version != "" && version != "(devel)" {
 		locator += "@" + url.QueryEscape(version) // "+" becomes %2B
 	}
-	return []spdxRef{{"PACKAGE-MANAGER", "purl", locator}}
+	return []object{{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": locator}}
 }
 
 // settings returns those settings of the build that decide what is in the program.

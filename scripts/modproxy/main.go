@@ -1,5 +1,5 @@
-// Command modproxy writes the released modules of this checkout as the files of a Go module proxy, so that what a release gives
-// to others can be tried before there is its tag.
+// Command modproxy writes the released modules of this checkout as the files of a Go module proxy, so that a release can be tried before
+// its tags exist.
 //
 //	go run ./scripts/modproxy FOLDER    in the root; at the version of fakecloud that go.mod requires
 //
@@ -14,10 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
-	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
 )
@@ -48,9 +48,8 @@ func main() {
 	}
 }
 
-// proxy writes the modules of the checkout in the folder from, and returns the settings of the environment with which go uses them.
-// Go's module cache is a new one in the folder to: the user's must not keep a release that is yet to be made. What that cache has
-// downloaded is taken from there.
+// proxy writes the modules of the checkout in the folder from, and returns the settings of the environment for go. Go's module cache is a
+// new one in the folder to: the user's must not keep a release that is yet to be made. Other modules come from the user's cache.
 func proxy(ctx context.Context, from, to string) (env []string, err error) {
 	if to, err = filepath.Abs(to); err != nil {
 		return nil, err
@@ -94,7 +93,7 @@ func write(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// copyCheckout copies all files of a checkout that git does not ignore to the folder files. It uses an index of its own.
+// copyCheckout copies all files of a checkout that git does not ignore to the folder files. Git writes to another index.
 func copyCheckout(ctx context.Context, from, to string) error {
 	for _, args := range [][]string{{"add", "-A"}, {"checkout-index", "-a", "--prefix=" + filepath.Join(to, "files") + "/"}} {
 		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", from}, args...)...)
@@ -106,23 +105,20 @@ func copyCheckout(ctx context.Context, from, to string) error {
 	return nil
 }
 
+// requirement matches the requirement of fakecloud in a go.mod.
+var requirement = regexp.MustCompile(`(?m)^\s+` + regexp.QuoteMeta(fakecloud) + ` (v\S+)$`)
+
 // requiredVersion returns the version of fakecloud that the root module requires. It is that of the next release.
 func requiredVersion(folder string) (string, error) {
-	name := filepath.Join(folder, "go.mod")
-	text, err := os.ReadFile(name)
+	text, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+	found := requirement.FindSubmatch(text)
+	if err == nil && found == nil {
+		err = errors.New("go.mod does not require " + fakecloud)
+	}
 	if err != nil {
 		return "", err
 	}
-	file, err := modfile.Parse(name, text, nil)
-	if err != nil {
-		return "", err
-	}
-	for _, r := range file.Require {
-		if r.Mod.Path == fakecloud {
-			return r.Mod.Version, nil
-		}
-	}
-	return "", errors.New("go.mod does not require " + fakecloud)
+	return string(found[1]), nil
 }
 
 // writeModule writes the four files of one version: its zip, its go.mod, its time and the list of versions.
@@ -134,15 +130,10 @@ func writeModule(from, to string, m module.Version) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(zip.CreateFromDir(archive, m, from), archive.Close()); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(filepath.Join(from, "go.mod"))
-	if err != nil {
-		return err
-	}
-	info, err := json.Marshal(map[string]any{"Version": m.Version, "Time": time.Unix(0, 0).UTC()})
-	if err != nil {
+	err = errors.Join(zip.CreateFromDir(archive, m, from), archive.Close())
+	text, err2 := os.ReadFile(filepath.Join(from, "go.mod"))
+	info, err3 := json.Marshal(map[string]any{"Version": m.Version, "Time": time.Unix(0, 0).UTC()})
+	if err = errors.Join(err, err2, err3); err != nil {
 		return err
 	}
 	for suffix, text := range map[string][]byte{m.Version + ".mod": text, m.Version + ".info": info, "list": []byte(m.Version + "\n")} {

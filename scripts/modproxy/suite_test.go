@@ -111,7 +111,7 @@ func kubernetesOf(t *testing.T) (all []string) {
 	return all
 }
 
-// unwanted are modules that no user of the suite may get: of one cloud, of our CCM, and of what builds images.
+// unwanted are modules that no user of the suite may get: of one cloud, of our CCM, and of builders of images.
 var unwanted = []string{
 	root, fakecloud, "github.com/hetznercloud/hcloud-go/v2", "github.com/google/go-containerregistry", "sigs.k8s.io/kind",
 	"k8s.io/cloud-provider", "github.com/chromedp/chromedp",
@@ -167,7 +167,7 @@ func (o *outsider) userOfTheSuite() {
 	}
 }
 
-// few are specs of which each passes within seconds.
+// few are specs that pass within seconds.
 var few = []string{
 	"A node gets its server.s provider ID", "was deleted is deleted, and no other node", "is deleted with its load balancer",
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -21,23 +20,13 @@ type mutant struct {
 
 // insertion is text that is inserted into a file.
 type insertion struct {
-	at    int
-	opens bool // opens a bracket that another insertion closes
-	depth int
-	text  string
+	at   int
+	text string
 }
 
-// insert returns the text with the insertions. At one place, inner brackets end first, and outer ones start first.
+// insert returns the text with the insertions. Those of one place stay in their order.
 func insert(text string, all []insertion) string {
-	slices.SortStableFunc(all, func(a, b insertion) int {
-		order := func(i insertion) int {
-			if i.opens {
-				return 1000 + i.depth
-			}
-			return -i.depth
-		}
-		return cmp.Or(a.at-b.at, order(a)-order(b))
-	})
+	slices.SortStableFunc(all, func(a, b insertion) int { return a.at - b.at })
 	var out strings.Builder
 	last := 0
 	for _, i := range all {
@@ -70,49 +59,44 @@ func (in *instrumenter) instrument(name, source string) (string, error) {
 		return "", err
 	}
 	f := &fileMutants{instrumenter: in, files: files, unseen: map[ast.Expr]bool{}}
-	depth := 0
 	ast.Inspect(file, func(n ast.Node) bool {
-		if n == nil {
-			depth--
-			return false
-		}
-		f.visit(n, depth)
-		depth++
+		f.visit(n)
 		return true
 	})
-	return insert(source, f.insertions), nil
+	slices.Reverse(f.closing) // inner nodes come later, and end first
+	return insert(source, append(f.closing, f.opening...)), nil
 }
 
 // fileMutants collects the mutants of one file.
 type fileMutants struct {
 	*instrumenter
-	files      *token.FileSet
-	insertions []insertion
-	unseen     map[ast.Expr]bool // conditions of log lines
+	files            *token.FileSet
+	opening, closing []insertion       // of wrapped nodes, outer ones first
+	unseen           map[ast.Expr]bool // conditions of log lines
 }
 
-func (f *fileMutants) visit(n ast.Node, depth int) {
+func (f *fileMutants) visit(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.IfStmt:
 		if n.Else == nil && !slices.ContainsFunc(n.Body.List, func(s ast.Stmt) bool { return !isLog(s) }) {
 			f.unseen[n.Cond] = true
 			return
 		}
-		f.wrap(n.Cond, depth, "the condition is negated", "(mutant(%d) != (", "))")
+		f.wrap(n.Cond, "the condition is negated", "(mutant(%d) != (", "))")
 	case *ast.ReturnStmt:
 		for _, r := range n.Results {
 			if isBool(r) {
-				f.wrap(r, depth, "the result is negated", "(mutant(%d) != (", "))")
+				f.wrap(r, "the result is negated", "(mutant(%d) != (", "))")
 			}
 		}
 	case *ast.BinaryExpr:
-		f.binary(n, depth)
+		f.binary(n)
 	case *ast.BlockStmt:
-		f.statements(n.List, depth)
+		f.statements(n.List)
 	case *ast.CaseClause:
-		f.statements(n.Body, depth)
+		f.statements(n.Body)
 	case *ast.CommClause:
-		f.statements(n.Body, depth)
+		f.statements(n.Body)
 	}
 }
 
@@ -120,14 +104,14 @@ func (f *fileMutants) visit(n ast.Node, depth int) {
 func isBool(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.BinaryExpr:
-		return slices.Contains([]token.Token{token.LAND, token.LOR, token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ}, e.Op)
+		return e.Op.Precedence() <= token.EQL.Precedence() // ||, && and comparisons
 	case *ast.UnaryExpr:
 		return e.Op == token.NOT
 	}
 	return false
 }
 
-func (f *fileMutants) binary(n *ast.BinaryExpr, depth int) {
+func (f *fileMutants) binary(n *ast.BinaryExpr) {
 	if f.unseen[n] {
 		f.unseen[n.X], f.unseen[n.Y] = true, true
 		return
@@ -135,19 +119,19 @@ func (f *fileMutants) binary(n *ast.BinaryExpr, depth int) {
 	switch n.Op {
 	case token.LAND:
 		for _, side := range []ast.Expr{n.X, n.Y} {
-			f.wrap(side, depth, "an operand of && is left out", "(mutant(%d) || (", "))")
+			f.wrap(side, "an operand of && is left out", "(mutant(%d) || (", "))")
 		}
 	case token.LOR:
 		for _, side := range []ast.Expr{n.X, n.Y} {
-			f.wrap(side, depth, "an operand of || is left out", "(!mutant(%d) && (", "))")
+			f.wrap(side, "an operand of || is left out", "(!mutant(%d) && (", "))")
 		}
 	case token.LSS, token.GTR:
 		if isPure(n.X) && isPure(n.Y) {
-			f.wrap(n, depth, "the limit is included", "((mutant(%d) && "+equal(n)+") || (", "))")
+			f.wrap(n, "the limit is included", "((mutant(%d) && "+equal(n)+") || (", "))")
 		}
 	case token.LEQ, token.GEQ:
 		if isPure(n.X) && isPure(n.Y) {
-			f.wrap(n, depth, "the limit is excluded", "(!(mutant(%d) && "+equal(n)+") && (", "))")
+			f.wrap(n, "the limit is excluded", "(!(mutant(%d) && "+equal(n)+") && (", "))")
 		}
 	}
 }
@@ -169,7 +153,7 @@ func isPure(e ast.Expr) bool {
 // equal returns the text of X == Y.
 func equal(n *ast.BinaryExpr) string { return types.ExprString(n.X) + " == " + types.ExprString(n.Y) }
 
-func (f *fileMutants) statements(list []ast.Stmt, depth int) {
+func (f *fileMutants) statements(list []ast.Stmt) {
 	for _, s := range list {
 		switch s := s.(type) {
 		case *ast.DeferStmt:
@@ -192,7 +176,7 @@ func (f *fileMutants) statements(list []ast.Stmt, depth int) {
 		default:
 			continue
 		}
-		f.wrap(s, depth, "the statement is left out", "if !mutant(%d) { ", " }")
+		f.wrap(s, "the statement is left out", "if !mutant(%d) { ", " }")
 	}
 }
 
@@ -223,11 +207,10 @@ func isBlank(names []ast.Expr) bool {
 }
 
 // wrap adds a mutant that surrounds the node with the texts.
-func (f *fileMutants) wrap(n ast.Node, depth int, what, before, after string) {
+func (f *fileMutants) wrap(n ast.Node, what, before, after string) {
 	f.next++
 	f.mutants = append(f.mutants, mutant{ID: f.next, Where: f.files.Position(n.Pos()).String(), What: what})
 	offset := func(p token.Pos) int { return f.files.Position(p).Offset }
-	f.insertions = append(f.insertions,
-		insertion{offset(n.Pos()), true, depth, fmt.Sprintf(before, f.next)},
-		insertion{offset(n.End()), false, depth, after})
+	f.opening = append(f.opening, insertion{offset(n.Pos()), fmt.Sprintf(before, f.next)})
+	f.closing = append(f.closing, insertion{offset(n.End()), after})
 }

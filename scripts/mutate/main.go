@@ -1,4 +1,4 @@
-// Command mutate measures what the tests of a package notice: it changes the package's code in many small ways,
+// Command mutate measures how much the tests of a package notice: it changes the package's code in many small ways,
 // runs the tests for each, and reports the mutants that survive. The packages in its folder internal belong to it, except
 // helpers of tests.
 //
@@ -17,7 +17,7 @@
 // With -prepare, it leaves all that is needed to try the mutants in a folder, and ends. With -prepared, it tries those of such a folder,
 // which may be on another machine: it needs the checkout, but not Go.
 //
-// With -named, it tries mutants that a person has written down (see namedMutant): each must be noticed by all of its judges.
+// With -named, it tries the mutants of a list (see namedMutant): each must be noticed by all of its judges.
 package main
 
 import (
@@ -56,14 +56,12 @@ func main() {
 	flag.IntVar(&m.jobs, "jobs", 2, "so many processes run tests at the same time")
 	flag.Parse()
 	run := func(ctx context.Context) (err error) {
-		remove := func() {}
 		if m.tmp = cmp.Or(*prepare, *prepared); m.tmp == "" {
 			if m.tmp, err = os.MkdirTemp("", "mutate"); err != nil {
 				return err
 			}
-			remove = func() { _ = os.RemoveAll(m.tmp) }
+			defer func() { _ = os.RemoveAll(m.tmp) }()
 		}
-		defer remove()
 		if *prepare != "" {
 			return m.prepare(ctx)
 		}
@@ -105,10 +103,10 @@ type mutation struct {
 	seed     uint64
 }
 
-// slowTest is the duration of a test that runs only for mutants which the quick tests do not notice.
+// slowTest is the duration of a test that runs only for mutants that survive the quick tests.
 const slowTest = time.Second
 
-// trial is a mutant. try returns what notices it, in words if it should be printed. It fails if the mutant survives.
+// trial is a mutant. try returns its judges, in words if they should be printed. It fails if the mutant survives.
 type trial struct {
 	name string
 	try  func() (by string, err error)
@@ -152,10 +150,7 @@ func (m *mutation) drawnTrials(ctx context.Context, isPrepared bool, piece strin
 	}
 	var p prepared
 	text, err := os.ReadFile(filepath.Join(m.tmp, preparedFile))
-	if err == nil {
-		err = json.Unmarshal(text, &p)
-	}
-	if err != nil {
+	if err = errors.Join(err, json.Unmarshal(text, &p)); err != nil {
 		return nil, err
 	}
 	if isPrepared && !m.pass(ctx, 0, p.Tests) {
@@ -196,7 +191,7 @@ func (m *mutation) noticed(ctx context.Context, one mutant, tests []testCost) bo
 	return err != nil
 }
 
-// prepared is what prepare finds out. The compiled tests are in the same folder.
+// prepared is the result of prepare. The compiled tests are in the same folder.
 type prepared struct {
 	Tests   []testCost // the quick ones first
 	Mutants []mutant
@@ -207,11 +202,8 @@ const preparedFile = "mutants.json"
 // prepare compiles the tests with all mutants, finds out which tests reach each, and draws the sample.
 func (m *mutation) prepare(ctx context.Context) error {
 	folders, err := m.packages()
-	if err != nil {
-		return err
-	}
-	texts, err := sources(m.folder)
-	if err != nil {
+	texts, err2 := sources(m.folder)
+	if err = errors.Join(err, err2); err != nil {
 		return err
 	}
 	in := &instrumenter{}

@@ -104,7 +104,7 @@ func TestANamedMutantIsASwitchOfItsFunction(t *testing.T) {
 	}
 }
 
-// The lists name functions of the CCM, and parts of them, which change.
+// The lists name functions of the CCM, and parts of them. Both change.
 func TestTheListsFitTheCode(t *testing.T) {
 	t.Parallel()
 	texts, err := sources("../../ccm")
@@ -150,20 +150,26 @@ func TestEachRegressionOfTheSimulationHasItsFixInTheList(t *testing.T) {
 	}
 }
 
+// goTo goes to a module with these files.
+func goTo(t *testing.T, files map[string]string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	files["go.mod"] = "module example.org/p\n\ngo 1.26\n"
+	for name, text := range files {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The folder of -prepare is all that the pieces need, and together they try what one run tries.
 func TestPiecesTryWhatOneRunTries(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for name, text := range map[string]string{
-		"go.mod": "module example.org/p\n\ngo 1.26\n",
+	goTo(t, map[string]string{
 		"p/sign.go": "package p\n\nfunc Sign(n int) int {\n\tif n < 0 {\n\t\treturn -1\n\t}\n" +
 			"\tif n > 9 {\n\t\treturn 9\n\t}\n\treturn n\n}\n",
 		"p/sign_test.go": "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestSign(t *testing.T) {\n" +
 			"\tif os.Getenv(\"BROKEN\") != \"\" || Sign(-5) != -1 || Sign(5) != 5 {\n\t\tt.Fatal()\n\t}\n}\n",
-	} {
-		if err := errors.Join(os.MkdirAll("p", 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	ctx := t.Context()
 	folder := t.TempDir()
 	m := &mutation{folder: "p", jobs: 2, tmp: folder}
@@ -195,19 +201,13 @@ func TestPiecesTryWhatOneRunTries(t *testing.T) {
 
 // The package other has no mutants. Its test alone judges those of p.
 func TestTheTestsOfOtherPackagesJudge(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for name, text := range map[string]string{
-		"go.mod":      "module example.org/p\n\ngo 1.26\n",
+	goTo(t, map[string]string{
 		"p/p.go":      "package p\n\nfunc IsNegative(n int) bool { return n < 0 }\n",
 		"p/p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestNothing(*testing.T) {}\n",
 		"other/other_test.go": "package other\n\nimport (\n\t\"testing\"\n\n\t\"example.org/p/p\"\n)\n\nfunc TestOther(t *testing.T) {\n" +
 			"\tif !p.IsNegative(-5) || p.IsNegative(0) {\n\t\tt.Fatal()\n\t}\n}\n",
 		"list": "= zero is negative\nIsNegative\n- n < 0\n+ n <= 0\n! TestNothing\n",
-	} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	for judges, want := range map[string]float64{"": 0, "other": 100, "p,other": 100} {
 		m := &mutation{folder: "p", judges: judges, tmp: t.TempDir()}
 		trials, err := m.drawnTrials(t.Context(), false, "1/1")

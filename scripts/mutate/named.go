@@ -19,17 +19,16 @@ import (
 	"strings"
 )
 
-// namedMutant is a change that a person has written down:
+// namedMutant is a change in a list:
 //
 //	= the fault
 //	Type.method, or the name of a function
 //	- a part of its body that is replaced: tokens of Go that are there exactly once
-//	+ Go in its place, in which OLD is what was there; none: it is left out
+//	+ Go in its place, where OLD stands for the part; none: it is left out
 //	! TestThatMustFail
 //
-// Line breaks, spaces and comments do not matter, nor does the file of the function. More changes may follow the first
-// one. A judge that starts with ! may also be a regression of the simulation (TestRegressions/its name) or a rule by which its seeds
-// notice the mutant; of several rules, one suffices.
+// Line breaks, spaces and comments do not matter, nor does the file of the function. More changes may follow the first one. A judge may
+// also be a regression of the simulation (TestRegressions/its name), or a rule that its seeds must break; one of several rules suffices.
 type namedMutant struct {
 	name    string
 	changes []codeChange
@@ -139,7 +138,7 @@ func applyAll(mutants []namedMutant, texts map[string]string) (map[string]string
 				call, end = "func() ", "(); return"
 			}
 			text := fmt.Sprintf(" if mutant(%d) { %s%s {%s}%s };", i+1, call, f.results, body, end)
-			insertions[f.file] = append(insertions[f.file], insertion{at: f.from, text: text})
+			insertions[f.file] = append(insertions[f.file], insertion{f.from, text})
 		}
 	}
 	result := map[string]string{}
@@ -219,7 +218,7 @@ func sources(folder string) (texts map[string]string, err error) {
 	})
 }
 
-// namedTrials compiles the named mutants of a list whose names contain a text. Each must be noticed by all of its judges.
+// namedTrials compiles the mutants of a list with a text in their names. Each must be noticed by all of its judges.
 func (m *mutation) namedTrials(ctx context.Context, list, only string) (trials []trial, err error) {
 	text, err := os.ReadFile(list)
 	if err != nil {
@@ -234,14 +233,11 @@ func (m *mutation) namedTrials(ctx context.Context, list, only string) (trials [
 		return nil, fmt.Errorf("no named mutant's name contains %q: choose a part of one in %s", only, list)
 	}
 	texts, err := sources(m.folder)
-	if err != nil {
+	homes, err2 := m.homes()
+	if err = errors.Join(err, err2); err != nil {
 		return nil, err
 	}
 	changed, err := applyAll(all, texts)
-	if err != nil {
-		return nil, err
-	}
-	homes, err := m.homes()
 	if err != nil {
 		return nil, err
 	}

@@ -54,40 +54,30 @@ type testCost struct {
 // compile builds the tests of the packages with these texts instead of the files, and the switches of their mutants.
 func (m *mutation) compile(ctx context.Context, folders []string, changed map[string]string, mutants int) error {
 	replace := map[string]string{}
+	put := func(file, text string) error {
+		full, err := filepath.Abs(file)
+		replace[full] = filepath.Join(m.tmp, flat(file))
+		return errors.Join(err, os.WriteFile(replace[full], []byte(text), 0o600))
+	}
 	for file, text := range changed {
 		name := packageName.FindStringSubmatch(text)[1]
-		for file, text := range map[string]string{
-			file: text, filepath.Join(filepath.Dir(file), "mutant_switch.go"): fmt.Sprintf(switchSource, name, mutants),
-		} {
-			full, err := filepath.Abs(file)
-			if err != nil {
-				return err
-			}
-			replace[full] = filepath.Join(m.tmp, flat(file))
-			if err := os.WriteFile(replace[full], []byte(text), 0o600); err != nil {
-				return err
-			}
+		switches := fmt.Sprintf(switchSource, name, mutants)
+		if err := errors.Join(put(file, text), put(filepath.Join(filepath.Dir(file), "mutant_switch.go"), switches)); err != nil {
+			return err
 		}
 	}
 	for _, folder := range folders {
-		overlay, tags := struct{ Replace map[string]string }{map[string]string{}}, ""
+		overlay, tags := struct{ Replace map[string]string }{maps.Clone(replace)}, ""
 		if folder == m.simulation() {
 			tags = "sim"
 			list, err := os.ReadFile(m.simulate)
-			if err == nil {
-				err = json.Unmarshal(list, &overlay)
-			}
-			if err != nil {
+			if err = errors.Join(err, json.Unmarshal(list, &overlay)); err != nil { // it adds to the map
 				return fmt.Errorf("the overlay of the simulation: %w", err)
 			}
 		}
-		maps.Copy(overlay.Replace, replace)
 		list, err := json.Marshal(overlay)
-		if err != nil {
-			return err
-		}
 		file := filepath.Join(m.tmp, "overlay.json")
-		if err := os.WriteFile(file, list, 0o600); err != nil {
+		if err = errors.Join(err, os.WriteFile(file, list, 0o600)); err != nil {
 			return err
 		}
 		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags", "-s -w", "-tags", tags, "-overlay", file,
@@ -115,7 +105,7 @@ func (m *mutation) run(ctx context.Context, folder, set, tests string, args ...s
 	return cmd.CombinedOutput()
 }
 
-// regressions is the test of the simulation that plays what it has found.
+// regressions is the test of the simulation that plays its findings.
 const regressions = "TestRegressions"
 
 // runSeeds runs tests of the simulation with a mutant, until a seed fails.

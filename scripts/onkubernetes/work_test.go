@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
 func env(pairs ...string) func(string) string {
@@ -57,16 +59,18 @@ func TestThePiecesOfASimulationHaveEachSeedOnce(t *testing.T) {
 
 func TestAWrongSettingIsNamed(t *testing.T) {
 	t.Parallel()
-	job := func(pairs ...string) error { _, err := newJob(work{}, "../../"+template, env(pairs...)); return err }
+	job := func(pairs ...string) error {
+		_, err := newJob(work{memory: "1Gi"}, "../../"+template, env(pairs...))
+		return err
+	}
 	for want, try := range map[string]func() error{
 		"SEEDS=many: must be a number from 1": func() error { _, err := newWork("sim", env("SEEDS", "many")); return err },
 		"SHARDS=9: must be a number from 1":   func() error { _, err := newWork("sim", env("SEEDS", "8", "SHARDS", "9")); return err },
 		"E2E_CLUSTER=kind: only embedded":     func() error { _, err := newWork("e2e", env("E2E_CLUSTER", "kind")); return err },
 		"bench: must be one of sim, e2e":      func() error { _, err := newWork("bench", env()); return err },
 		"SAMPLE=-1: must be a number from 0":  func() error { _, err := newWork("mutate", env("SAMPLE", "-1")); return err },
-		"CPU=much: must be such as 1":         func() error { return job("CPU", "much") },
-		"PARALLELISM=0: must be a number":     func() error { return job("PARALLELISM", "0") },
-		"is not that of a kind cluster":       func() error { _, _, err := publish(t.Context(), nil, "", "prod", nil); return err },
+		"CPU or MEMORY: much: must be such":   func() error { return job("CPU", "much") },
+		"PARALLELISM=0: must be a number":     func() error { _, err := newWork("sim", env("PARALLELISM", "0")); return err },
 	} {
 		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -88,19 +92,40 @@ func TestTheSpecsOfAPieceRunWithAnyCCM(t *testing.T) {
 		t.Errorf("a pod runs %q", args)
 	}
 	folder, f := t.TempDir(), &files{root: t.TempDir()}
-	for name, text := range map[string]string{"ccm.yaml": "name: my-ccm\nbinary: bin/ccm\nmanifest: deploy.yaml\narchive: ccm.tar\n" +
-		"driverCommand: [./driver, --quiet]\n", "bin/ccm": "program", "deploy.yaml": "kind: List", "driver": "#!/bin/sh"} {
+	all := map[string]string{"ccm.yaml": "name: my-ccm\nbinary: bin/ccm\nmanifest: deploy.yaml\narchive: ccm.tar\n" +
+		"driverCommand: [python3, ./driver, --quiet]\n", "bin/ccm": "program", "deploy.yaml": "kind: List", "driver": "#!/bin/sh"}
+	for name, text := range all {
 		(&files{root: folder}).write(name, []byte(text))
 	}
 	f.describe(t.Context(), filepath.Join(folder, "ccm.yaml"))
-	got, err := os.ReadFile(filepath.Join(f.root, description))
-	want := "binary: /programs/ccm\ndriverCommand:\n- /programs/driver\n- --quiet\nmanifest: /programs/manifest.yaml\nname: my-ccm\n"
-	if err = errors.Join(f.err, err); err != nil || string(got) != want {
-		t.Errorf("got %v\n%s", err, got)
+	for name, want := range all {
+		place := filepath.Join(f.root, folder, name)
+		if name == "bin/ccm" {
+			place = filepath.Join(f.root, programs, "ccm")
+		}
+		if got, err := os.ReadFile(place); err != nil || f.err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v, %v", name, got, err, f.err)
+		}
 	}
-	for name, want := range map[string]string{"ccm": "program", "manifest.yaml": "kind: List", "driver": "#!/bin/sh"} {
-		if got, err := os.ReadFile(filepath.Join(f.root, programs, name)); err != nil || string(got) != want {
-			t.Errorf("%s: %q, %v", name, got, err)
+	if here, _ := os.Getwd(); w.env["CCM"] != filepath.Join(here, "my", "ccm.yaml") {
+		t.Errorf("a pod gets CCM=%s", w.env["CCM"])
+	}
+}
+
+func TestAPieceWithoutItsReportHasNoResult(t *testing.T) {
+	t.Parallel()
+	w := work{out: filepath.Join(t.TempDir(), "out"), report: "specs.json", mayFail: true, pieces: 3}
+	for script, want := range map[string]string{
+		"echo $SHARD >specs.json":            "passed 2/3",
+		"echo specs >specs.json; exit 1":     "failed specs",
+		"true":                               "no such file",
+		"echo specs >specs.json; kill -9 $$": "signal: killed",
+	} {
+		w.programs = func(int) [][]string { return [][]string{{"sh", "-c", "cd " + w.out + "; " + script}} }
+		r, err := w.do(t.Context(), 1)
+		got := map[bool]string{false: "passed ", true: "failed "}[r.Failed] + string(r.Files["specs.json"]) + fmt.Sprint(err)
+		if !strings.Contains(got, want) || (err == nil) != (r.Files["specs.json"] != nil) {
+			t.Errorf("%s: %s", script, got)
 		}
 	}
 }
@@ -166,20 +191,12 @@ func TestTheImageHasAFileOnceThatHasSeveralNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers, err := img.Layers()
-	if err != nil || len(layers) != 1 {
-		t.Fatal(err, len(layers))
-	}
-	content, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sizes, files := map[string]int64{}, tar.NewReader(content)
+	sizes, files := map[string]int64{}, tar.NewReader(mutate.Extract(img))
 	for h, err := files.Next(); err == nil; h, err = files.Next() {
 		sizes[h.Name+h.Linkname] = h.Size
 	}
-	want := map[string]int64{"programs/": 0, "programs/kubernetes": 1_000_000, "programs/etcdkubernetes": 0,
-		"programs/kubectlkubernetes": 0, "tmp/": 0}
+	want := map[string]int64{"programs": 0, "programs/kubernetes": 1_000_000, "programs/etcdkubernetes": 0,
+		"programs/kubectlkubernetes": 0, "tmp": 0}
 	if !maps.Equal(sizes, want) {
 		t.Errorf("got %v, want %v", sizes, want)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// block is a block of code of a page, and what the comment before it says: <!-- run by TestX --> or <!-- not run: why -->.
+// block is a block of code of a page, and the text of the comment before it: <!-- run by TestX --> or <!-- not run: why -->.
 type block struct {
 	page, language, text, says string
 	line                       int
@@ -80,7 +80,7 @@ func TestEachBlockIsRunOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-// TestTheCommandsOfThePages runs the blocks that name it, each command of which must succeed.
+// TestTheCommandsOfThePages runs the blocks that name it. Each command must succeed.
 func TestTheCommandsOfThePages(t *testing.T) {
 	for _, program := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(program); err != nil {

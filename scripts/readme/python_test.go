@@ -11,19 +11,16 @@ import (
 // python returns a Python with the packages that the pages use. Without one, the test is skipped, unless REQUIRE_PYTHON is set.
 func python(t *testing.T) string {
 	t.Helper()
-	for _, name := range []string{os.Getenv("PYTHON"), "python3", "python", "/usr/bin/python3"} {
-		if name == "" {
-			continue
-		}
+	for _, name := range []string{os.Getenv("PYTHON"), "python3", "/usr/bin/python3"} {
 		if exec.CommandContext(t.Context(), name, "-c", "import hcloud, requests").Run() == nil {
 			return name
 		}
 	}
-	const why = "no Python has the packages hcloud and requests: scripts/python.sh installs them and prints its path, which PYTHON gets"
+	missing := t.Skip
 	if os.Getenv("REQUIRE_PYTHON") != "" {
-		t.Fatal(why)
+		missing = t.Fatal
 	}
-	t.Skip(why)
+	missing("no Python has the packages hcloud and requests: PYTHON=$(scripts/python.sh)")
 	return ""
 }
 

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// step is a command of a transcript and what it prints.
+// step is a command of a transcript and its output.
 type step struct{ command, want string }
 
 // transcript returns the steps of the console blocks below a heading.
@@ -98,7 +98,7 @@ type shell struct {
 
 func newShell(t *testing.T) *shell {
 	t.Helper()
-	// The test's context ends before its clean-up, which needs the shell to end what runs in its background.
+	// The test's context ends before its clean-up, where the shell ends its background jobs.
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "bash")
 	cmd.Dir = t.TempDir()
 	in, err := cmd.StdinPipe()

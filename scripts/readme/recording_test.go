@@ -27,7 +27,7 @@ const (
 // end, before all begins again.
 const typing, waiting, reading, resting = 16, 300, 1800, 6000
 
-// row is a line of the terminal: what it shows, when it begins to appear, and for how long it is typed, 0 for what a program prints.
+// row is a line of the terminal: its text, when it begins to appear, and for how long it is typed, 0 for output.
 type row struct {
 	text        string
 	from, lasts int
@@ -103,7 +103,7 @@ text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",mon
 `, width, height, width, height, end, style.String(), width, height, text.String())
 }
 
-// TestTheRecordingIsOfTheTranscript compares the picture with what the transcript says now.
+// TestTheRecordingIsOfTheTranscript compares the picture with the transcript.
 func TestTheRecordingIsOfTheTranscript(t *testing.T) {
 	t.Parallel()
 	svg, err := os.ReadFile(recordingFile)

@@ -7,15 +7,21 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/random"
 )
 
 // published is a release with one image and two charts, and a registry for it. cosign and gh only write down how they are called.
@@ -27,21 +33,20 @@ type published struct {
 func newPublished(t *testing.T) *published {
 	t.Helper()
 	folder := repository(t, changelog, "v1.2.3", "v1.2.3")
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
 	p := &published{
 		folder: folder, files: filepath.Join(folder, "out/release/v1.2.3"), calls: filepath.Join(t.TempDir(), "calls"),
-		registry: startRegistry(t),
+		registry: strings.TrimPrefix(server.URL, "http://"),
 	}
 	if err := os.MkdirAll(p.files, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	var layout []byte
-	layout, p.digest = imageLayout()
-	chart := func(name string) []byte {
-		return gzipped(archive(map[string]string{name + "/Chart.yaml": "apiVersion: v2\nname: " + name + "\nversion: 1.2.3\n"}))
-	}
+	var image []byte
+	image, p.digest = imageLayout(t)
 	var sums strings.Builder
 	for name, data := range map[string][]byte{
-		"fakecloud.tar": layout, "NOTES.md": []byte("- something\n"),
+		"fakecloud.tar": image, "NOTES.md": []byte("- something\n"),
 		"ccm-from-scratch-1.2.3.tgz": chart("ccm-from-scratch"), "fakecloud-1.2.3.tgz": chart("fakecloud"),
 	} {
 		write(t, filepath.Join(p.files, name), data)
@@ -63,32 +68,26 @@ func (p *published) publish(t *testing.T, args ...string) (out string, calls []s
 	t.Helper()
 	bin := t.TempDir()
 	write(t, filepath.Join(bin, "cosign"), []byte("#!/bin/sh\necho cosign \"$@\" >>"+p.calls+"\n"))
-	// There is no release yet.
+	// No release exists yet.
 	write(t, filepath.Join(bin, "gh"), []byte("#!/bin/sh\necho gh \"$@\" >>"+p.calls+"\n[ \"$2\" != view ]\n"))
 	cmd := exec.CommandContext(t.Context(), filepath.Join(p.folder, "scripts/publish.sh"), append(args, "v1.2.3")...)
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "REGISTRY="+p.registry+"/project")
 	text, err := cmd.CombinedOutput()
-	log, readErr := os.ReadFile(p.calls)
+	called, readErr := os.ReadFile(p.calls)
 	if readErr != nil && !errors.Is(readErr, os.ErrNotExist) {
 		t.Fatal(readErr)
 	}
-	return string(text), slices.Collect(strings.Lines(string(log))), err
+	return string(text), slices.Collect(strings.Lines(string(called))), err
 }
 
 // manifest asks the registry for a manifest and returns the answer's status and digest.
 func (p *published) manifest(t *testing.T, name, tag string) (status int, digest string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodHead, "http://"+p.registry+"/v2/project/"+name+"/manifests/"+
-		tag, http.NoBody)
+	resp, err := http.Get("http://" + p.registry + "/v2/project/" + name + "/manifests/" + tag)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Accept", "*/*")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
+	_ = resp.Body.Close()
 	return resp.StatusCode, resp.Header.Get("Docker-Content-Digest")
 }
 
@@ -152,67 +151,32 @@ func TestAFileThatHasChangedIsNotPublished(t *testing.T) {
 	}
 }
 
-// startRegistry starts a registry in memory and returns its address.
-func startRegistry(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
-	crane, err := exec.CommandContext(t.Context(), "../tool.sh", "crane").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), strings.TrimSpace(string(crane)), "registry", "serve", "--address", address)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for t.Context().Err() == nil {
-		if resp, err := http.Get("http://" + address + "/v2/"); err == nil {
-			_ = resp.Body.Close()
-			return address
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatal("the registry does not answer")
-	return ""
-}
-
 // imageLayout returns the archive of an OCI layout with one index, as scripts/image.sh makes it, and the digest of that index.
-func imageLayout() (data []byte, digest string) {
-	blobs := map[string]string{"oci-layout": `{"imageLayoutVersion":"1.0.0"}`}
-	add := func(media, text string) string {
-		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
-		blobs["blobs/sha256/"+sum] = text
-		return fmt.Sprintf(`{"mediaType":"application/vnd.oci.image.%s+json","digest":"sha256:%s","size":%d}`, media, sum, len(text))
+func imageLayout(t *testing.T) (data []byte, digest string) {
+	t.Helper()
+	folder := t.TempDir()
+	whole, err := layout.Write(folder, empty.Index)
+	index, err2 := random.Index(10, 1, 1)
+	if err = errors.Join(err, err2); err != nil {
+		t.Fatal(err)
 	}
-	config := add("config.v1", `{"architecture":"amd64","os":"linux","rootfs":{"type":"layers","diff_ids":[]}}`)
-	manifest := add("manifest.v1", `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":`+config+
-		`,"layers":[]}`)
-	index := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[`
-	text := index + manifest + "]}"
-	blobs["index.json"] = index + add("index.v1", text) + "]}"
-	return archive(blobs), fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text)))
-}
-
-func archive(files map[string]string) []byte {
+	sum, err := index.Digest()
 	var buffer bytes.Buffer
 	w := tar.NewWriter(&buffer)
-	for name, text := range files {
-		_ = w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))})
-		_, _ = w.Write([]byte(text))
+	if err = errors.Join(err, whole.AppendIndex(index), w.AddFS(os.DirFS(folder)), w.Close()); err != nil {
+		t.Fatal(err)
 	}
-	_ = w.Close()
-	return buffer.Bytes()
+	return buffer.Bytes(), sum.String()
 }
 
-func gzipped(data []byte) []byte {
+// chart returns the archive of a chart.
+func chart(name string) []byte {
+	text := "apiVersion: v2\nname: " + name + "\nversion: 1.2.3\n"
 	var buffer bytes.Buffer
-	w := gzip.NewWriter(&buffer)
-	_, _ = w.Write(data)
-	_ = w.Close()
+	zip := gzip.NewWriter(&buffer)
+	w := tar.NewWriter(zip)
+	_ = w.WriteHeader(&tar.Header{Name: name + "/Chart.yaml", Mode: 0o600, Size: int64(len(text))})
+	_, _ = w.Write([]byte(text))
+	_, _ = w.Close(), zip.Close()
 	return buffer.Bytes()
 }

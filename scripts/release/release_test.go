@@ -104,34 +104,24 @@ func TestACheckNamesEveryStepAndMakesNothing(t *testing.T) {
 // The message has to name what is wrong.
 func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ tag, hetzner, argument, want string }{
-		"no version":          {"v1.2.3", "v1.2.3", "", "usage"},
-		"a malformed version": {"v1.2.3", "v1.2.3", "1.2.3", "must be a version"},
-		"a leading zero":      {"v1.2.3", "v1.2.3", "v1.02.3", "must be a version"},
-		"no tag":              {"v1.2.3", "v1.2.3", "v1.2.4", "there is no such tag"},
-		"another fakecloud":   {"v1.2.2", "v1.2.2", "v1.2.2", "go.mod requires fakecloud v1.2.3, must be v1.2.2"},
-		"another root in a module that is not released": {"v1.2.3", "v1.2.2", "v1.2.3",
+	for name, c := range map[string]struct{ log, tag, hetzner, arguments, want string }{
+		"no version":          {changelog, "v1.2.3", "v1.2.3", "", "usage"},
+		"a malformed version": {changelog, "v1.2.3", "v1.2.3", "1.2.3", "must be a version"},
+		"a leading zero":      {changelog, "v1.2.3", "v1.2.3", "v1.02.3", "must be a version"},
+		"no tag":              {changelog, "v1.2.3", "v1.2.3", "v1.2.4", "there is no such tag"},
+		"another fakecloud":   {changelog, "v1.2.2", "v1.2.2", "v1.2.2", "go.mod requires fakecloud v1.2.3, must be v1.2.2"},
+		"another root in a module that is not released": {changelog, "v1.2.3", "v1.2.2", "v1.2.3",
 			"e2e/hetzner/go.mod requires github.com/ccm-from-scratch/ccm-from-scratch v1.2.2, must be v1.2.3"},
+		"not in the log":   {"## [1.2.2]\n\n- something\n", "v1.2.3", "v1.2.3", "v1.2.3", "CHANGELOG.md"},
+		"empty in the log": {"## [1.2.3]\n\n## [1.2.2]\n\n- something\n", "v1.2.3", "v1.2.3", "v1.2.3", "CHANGELOG.md"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := []string{"--check"}
-			if c.argument != "" {
-				args = append(args, c.argument)
-			}
-			out, err := release(t, repository(t, changelog, c.tag, c.hetzner), args...)
+			out, err := release(t, repository(t, c.log, c.tag, c.hetzner), append([]string{"--check"}, strings.Fields(c.arguments)...)...)
 			if err == nil || !strings.Contains(out, c.want) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
-	}
-	for name, log := range map[string]string{
-		"not in the log": "## [1.2.2]\n\n- something\n", "empty in the log": "## [1.2.3]\n\n## [1.2.2]\n\n- something\n",
-	} {
-		out, err := release(t, repository(t, log, "v1.2.3", "v1.2.3"), "--check", "v1.2.3")
-		if err == nil || !strings.Contains(out, "CHANGELOG.md") {
-			t.Errorf("%s: %v: %s", name, err, out)
-		}
 	}
 	folder := repository(t, changelog, "v1.2.3", "v1.2.3")
 	if err := os.MkdirAll(filepath.Join(folder, "out/release/v1.2.3"), 0o700); err != nil {

@@ -124,6 +124,19 @@ func start(t *testing.T, cmd *exec.Cmd) (line string, rest *bufio.Reader) {
 	return line, rest
 }
 
+// until reads lines until they contain a text.
+func until(t *testing.T, lines *bufio.Reader, text string) (all string) {
+	t.Helper()
+	for !strings.Contains(all, text) {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("it ended before it said %q: %v: %s", text, err, all)
+		}
+		all += line
+	}
+	return all
+}
+
 // A compiler that is silent for longer than a second ended the progress with the bash of macOS, and the compiler with it.
 func TestProgressGoesOnAfterASilentSecond(t *testing.T) {
 	t.Parallel()
@@ -146,14 +159,7 @@ func TestProgressGoesOnAfterASilentSecond(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewReader(stderr)
-		all := ""
-		for !strings.Contains(all, "so far") {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				t.Fatalf("it ended in a silent second: %v: %s", err, all)
-			}
-			all += line
-		}
+		all := until(t, lines, "so far")
 		if err := os.WriteFile(fifo, []byte("go on\n"), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -239,14 +245,8 @@ exec "$@"
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		stderr, all := bufio.NewReader(out), ""
-		for !strings.Contains(all, "compiling program: stopping") {
-			line, err := stderr.ReadString('\n')
-			if err != nil {
-				t.Fatalf("%v: %s", err, all)
-			}
-			all += line
-		}
+		stderr := bufio.NewReader(out)
+		all := until(t, stderr, "compiling program: stopping")
 		if err := os.WriteFile(fifo, []byte("\n"), 0); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,50 +18,38 @@ import (
 // choose returns the packages that the settings name, in random order.
 func choose(ctx context.Context, out io.Writer, lines string, setting func(string) string) []*pkg {
 	var packages []*pkg
-	folders := map[string]*pkg{}
 	here, _ := filepath.Abs(".")
+	words := strings.Fields(cmp.Or(setting("PACKAGES"), "..."))
 	for line := range strings.Lines(lines) {
 		fields := append(strings.Fields(line), "")
 		p := &pkg{path: fields[1], work: fields[2]}
 		p.folder, _ = filepath.Rel(here, fields[0])
 		p.folder = filepath.ToSlash(p.folder)
-		folders[p.folder] = p
-		for _, word := range append(strings.Fields(setting("PACKAGES")), map[bool]string{true: "..."}[setting("PACKAGES") == ""]) {
+		if slices.ContainsFunc(words, func(word string) bool {
 			prefix, all := strings.CutSuffix(path.Clean(word), "...")
-			if word != "" && (path.Clean(prefix) == p.folder || all && (prefix == "" || strings.HasPrefix(p.folder, prefix))) {
-				packages = append(packages, p)
-				break
-			}
+			return path.Clean(prefix) == p.folder || all && strings.HasPrefix(p.folder, prefix)
+		}) {
+			packages = append(packages, p)
 		}
 	}
 	rand.Shuffle(len(packages), func(i, j int) { packages[i], packages[j] = packages[j], packages[i] })
 	if setting("CHANGED") == "" {
 		return packages
 	}
-	base, what := since(ctx)
+	base, name := since(ctx)
 	if base == "" {
 		fmt.Fprintln(out, "stress: this clone has no earlier commit to compare with: all packages, in random order")
 		return packages
 	}
-	differ := map[*pkg]bool{}
-	for file := range strings.Lines(git(ctx, "diff", "--name-only", base)) {
-		for folder := path.Dir(strings.TrimSpace(file)); ; folder = path.Dir(folder) { // testdata belongs to the package above
-			if p := folders[folder]; p != nil {
-				differ[p] = true
-				break
-			}
-			if folder == "." {
-				break
-			}
-		}
-	}
-	packages = slices.DeleteFunc(packages, func(p *pkg) bool { return !differ[p] })
-	fmt.Fprintf(out, "stress: %d packages differ from %s\n", len(packages), what)
+	packages = slices.DeleteFunc(packages, func(p *pkg) bool {
+		return git(ctx, "diff", "--name-only", base, "--", ":(glob)"+p.folder+"/*", p.folder+"/testdata") == ""
+	})
+	fmt.Fprintf(out, "stress: %d packages differ from %s\n", len(packages), name)
 	return packages
 }
 
 // since returns the commit that the packages are compared with, and its name for people.
-func since(ctx context.Context) (commit, what string) {
+func since(ctx context.Context) (commit, name string) {
 	if base := git(ctx, "merge-base", "HEAD", "origin/main"); base != "" && base != git(ctx, "rev-parse", "HEAD") {
 		return base, "origin/main, at " + base
 	}
@@ -79,7 +68,7 @@ func git(ctx context.Context, args ...string) string {
 // report prints the tests that did not end the same each time, or failed each time, and returns their number.
 func report(out io.Writer, race string, results map[string]*result) (differ int) {
 	names := slices.Sorted(maps.Keys(results))
-	bad := func(name string) bool { return len(results[name].ends) > 1 || results[name].ends["FAIL"] > 0 }
+	bad := func(name string) bool { return len(results[name].ends) > 1 || results[name].ends["fail"] > 0 }
 	for _, name := range names {
 		r := results[name]
 		// A test ends as its subtests do: those are named.
@@ -87,10 +76,7 @@ func report(out io.Writer, race string, results map[string]*result) (differ int)
 			continue
 		}
 		differ++
-		total := 0
-		for _, n := range r.ends {
-			total += n
-		}
+		total := r.ends["pass"] + r.ends["fail"] + r.ends["skip"]
 		_, test, _ := strings.Cut(name, " ")
 		pattern := strings.ReplaceAll(regexp.QuoteMeta(test), "'", ".")
 		command := fmt.Sprintf("go test -C %s -run '^%s$' -shuffle=on -cpu=1,2,4 -count=20 %s", r.pkg.folder,
@@ -98,8 +84,8 @@ func report(out io.Writer, race string, results map[string]*result) (differ int)
 		if r.pkg.work != "" {
 			command = "GOWORK=" + r.pkg.work + " " + command
 		}
-		fmt.Fprintf(out, "%s of %s: %d of %d times failed, %d times skipped\n  again: %s\n%s", test, r.pkg.path, r.ends["FAIL"], total,
-			r.ends["SKIP"], strings.TrimSpace(command), r.printed)
+		fmt.Fprintf(out, "%s of %s: %d of %d times failed, %d times skipped\n  again: %s\n%s", test, r.pkg.path, r.ends["fail"], total,
+			r.ends["skip"], strings.TrimSpace(command), r.printed)
 	}
 	return differ
 }

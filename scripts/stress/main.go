@@ -6,14 +6,15 @@
 //	CHANGED   1 leaves out packages that do not differ from the base of the branch, or else the last release, or else the commit before
 //	BUDGET    how long tests run, and how long they are compiled at most (default 10m); packages take turns until then
 //	COUNT     so many turns of each package at most
+//	SHORT     1 gives tests -test.short, and leaves out scripts, as make test does: all packages have a turn within 20 minutes
 //	RACE      -race
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -21,7 +22,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,22 +88,20 @@ func stress(ctx context.Context, out io.Writer, lines string, setting func(strin
 			}
 			for _, pattern := range patterns {
 				begin = time.Now()
-				p.run(ctx, temporary, pattern, budget-ran, results)
+				p.run(ctx, temporary, pattern, setting("SHORT") != "", budget-ran, results)
 				ran += time.Since(begin)
 			}
 		}
 	}
-	differ := report(out, setting("RACE"), results)
-	turn := slices.DeleteFunc(packages, func(p *pkg) bool { return p.program == "" })
+	differ, all := report(out, setting("RACE"), results), len(packages)
+	had := len(slices.DeleteFunc(packages, func(p *pkg) bool { return p.program == "" }))
 	fmt.Fprintf(out, "stress: %d passed, %d failed; %d turns of %d of %d packages, %s of tests, %s of compiling\n", len(results)-differ,
-		differ+broken, turns, len(turn), len(packages), ran.Round(time.Second), compiled.Round(time.Second))
+		differ+broken, turns, had, all, ran.Round(time.Second), compiled.Round(time.Second))
 	if differ+broken > 0 {
 		return fmt.Errorf("%d tests do not end the same each time, or always fail; %d packages do not compile: see above", differ, broken)
 	}
 	return ctx.Err()
 }
-
-var event = regexp.MustCompile(`^(?:===|\s*---) (RUN|NAME|CONT|PAUSE|PASS|FAIL|SKIP):? +(\S+)`)
 
 func (p *pkg) compile(ctx context.Context, race string) error {
 	cmd := exec.CommandContext(ctx, "go", "test", "-C", p.folder, "-vet=off", "-c", "-o", p.program)
@@ -127,49 +125,49 @@ func (p *pkg) alone(results map[string]*result) (patterns []string) {
 	return patterns
 }
 
-// run runs the tests of a pattern once with each number of processors. What is not at its end when the budget is, does not count.
-func (p *pkg) run(ctx context.Context, temporary, pattern string, budget time.Duration, results map[string]*result) {
+// run runs the tests of a pattern once with each number of processors. A test that runs when the budget ends does not count.
+func (p *pkg) run(ctx context.Context, temporary, pattern string, short bool, budget time.Duration, results map[string]*result) {
 	limited, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	cmd := exec.CommandContext(limited, p.program, "-test.v=test2json", "-test.shuffle=on", "-test.cpu=1,2,4", "-test.timeout=10m",
-		"-test.run="+pattern)
+	cmd := exec.CommandContext(limited, "go", "tool", "test2json", p.program, "-test.v=test2json", "-test.shuffle=on", "-test.cpu=1,2,4",
+		"-test.timeout=10m", "-test.run="+pattern, "-test.short="+strconv.FormatBool(short))
 	cmd.Dir, cmd.Env = p.folder, append(os.Environ(), "TMPDIR="+temporary)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	text, err := cmd.CombinedOutput()
-	printed, running, current := map[string]string{}, map[string]bool{}, ""
+	text, err := cmd.Output()
+	printed, running := map[string]string{}, map[string]bool{}
 	end := func(name, how string) {
 		r := results[p.path+" "+name]
 		if r == nil {
 			r = &result{pkg: p, ends: map[string]int{}}
 			results[p.path+" "+name] = r
 		}
-		if r.ends[how]++; how == "FAIL" {
+		if r.ends[how]++; how == "fail" {
 			r.printed = cmp.Or(r.printed, printed[name])
 		}
 		delete(running, name)
 		delete(printed, name)
 	}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		before, mark, _ := strings.Cut(lines.Text(), "\x16") // package testing begins its own lines with it
-		if before != "" && len(printed[current]) < 4000 {
-			printed[current] += "    " + before + "\n"
+	for events := json.NewDecoder(bytes.NewReader(text)); ; {
+		var e struct{ Action, Test, Output string }
+		if events.Decode(&e) != nil {
+			break
 		}
-		found := event.FindStringSubmatch(mark)
 		switch {
-		case found == nil:
-		case found[1] == "PASS" || found[1] == "FAIL" || found[1] == "SKIP":
-			end(found[2], found[1])
-		default:
-			current = found[2]
-			running[current] = true
+		case e.Test == "":
+		case e.Action == "run":
+			running[e.Test] = true
+		case e.Action == "output" && len(printed[e.Test]) < 4000:
+			printed[e.Test] += "    " + e.Output
+		case e.Action == "pass" || e.Action == "fail" || e.Action == "skip":
+			end(e.Test, e.Action)
 		}
 	}
 	if err == nil || limited.Err() != nil {
 		return
 	}
 	for name := range maps.Clone(running) { // it has panicked, or called os.Exit
-		end(name, "FAIL")
+		end(name, "fail")
 	}
 }

@@ -20,6 +20,12 @@ import (
 
 func TestSame(*testing.T) {}
 
+func TestShort(t *testing.T) {
+	if testing.Short() {
+		t.Error("short")
+	}
+}
+
 func TestAlone(t *testing.T) {
 	if flag.Lookup("test.run").Value.String() == "^TestAlone$" {
 		t.Error("alone")
@@ -92,7 +98,7 @@ func run(t *testing.T, lines string, settings map[string]string) (string, error)
 func TestATestThatDoesNotEndTheSameIsPrintedWithItsRate(t *testing.T) {
 	lines := repository(t)
 	out, err := run(t, lines, map[string]string{"PACKAGES": "./x", "COUNT": "2"})
-	if err == nil || !strings.Contains(out, "stress: 3 passed, 3 failed; 2 turns of 1 of 1 packages") {
+	if err == nil || !strings.Contains(out, "stress: 4 passed, 3 failed; 2 turns of 1 of 1 packages") {
 		t.Errorf("%v: %s", err, out)
 	}
 	for _, want := range []string{
@@ -114,6 +120,13 @@ func TestATestThatDoesNotEndTheSameIsPrintedWithItsRate(t *testing.T) {
 	again, err := exec.CommandContext(t.Context(), "sh", "-c", command[1]).CombinedOutput()
 	if err == nil || strings.Count(string(again), "--- FAIL: TestDiffers/it's_the_one") != 20 {
 		t.Errorf("%s: %v: %s", command[1], err, again)
+	}
+}
+
+func TestAShortRoundRunsShortTests(t *testing.T) {
+	out, _ := run(t, repository(t), map[string]string{"PACKAGES": "x", "COUNT": "1", "SHORT": "1"})
+	if !strings.Contains(out, "TestShort of example.org/m/x: 3 of 3 times failed") {
+		t.Error(out)
 	}
 }
 
