@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -146,110 +145,4 @@ func TestTheLifeOfAServerOverTheWire(t *testing.T) {
 	if len(actions) != 5 || actions[0].Command != "start_server" {
 		t.Errorf("actions of servers: %v", actions)
 	}
-}
-
-func TestErrorsOfServersOverTheWire(t *testing.T) {
-	t.Parallel()
-	client, w := newWireClient(t, fakecloud.Options{})
-	ctx := t.Context()
-	running := must(client.Server.Create(ctx, serverOpts("running")))(t).Server
-	stopped := serverOpts("stopped")
-	no := false
-	stopped.StartAfterCreate = &no
-	stopped.PublicNet = &hcloud.ServerCreatePublicNet{}
-	off := must(client.Server.Create(ctx, stopped))(t).Server
-	if off.Status != hcloud.ServerStatusOff || !off.PublicNet.IPv4.IsUnspecified() || !off.PublicNet.IPv6.IsUnspecified() {
-		t.Errorf("server without interfaces: %s, %+v", off.Status, off.PublicNet)
-	}
-
-	_, _, err := client.Server.Create(ctx, serverOpts("running"))
-	wantError(t, "name in use", err, http.StatusConflict, hcloud.ErrorCodeUniquenessError)
-	for name, change := range map[string]func(*hcloud.ServerCreateOpts){
-		"not a hostname":      func(o *hcloud.ServerCreateOpts) { o.Name = "not_a_hostname" },
-		"no such server type": func(o *hcloud.ServerCreateOpts) { o.ServerType = &hcloud.ServerType{ID: 4711} },
-		"no such image":       func(o *hcloud.ServerCreateOpts) { o.Image = &hcloud.Image{ID: 4711} },
-		"user data too long":  func(o *hcloud.ServerCreateOpts) { o.UserData = strings.Repeat("x", 32<<10+1) },
-		"volumes":             func(o *hcloud.ServerCreateOpts) { o.Volumes = []*hcloud.Volume{{ID: 1}} },
-		"firewalls": func(o *hcloud.ServerCreateOpts) {
-			o.Firewalls = []*hcloud.ServerCreateFirewall{{Firewall: hcloud.Firewall{ID: 1}}}
-		},
-	} {
-		o := serverOpts("new")
-		change(&o)
-		_, _, err := client.Server.Create(ctx, o)
-		wantError(t, name, err, http.StatusUnprocessableEntity, hcloud.ErrorCodeInvalidInput)
-	}
-	_, _, err = client.Server.ChangeType(ctx, running, hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: "cx33"}})
-	wantError(t, "change the type of a running server", err, http.StatusUnprocessableEntity, hcloud.ErrorCodeServerNotStopped)
-	_, _, err = client.Server.ChangeType(ctx, off, hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: "cax11"}})
-	wantError(t, "another architecture", err, http.StatusUnprocessableEntity, hcloud.ErrorCodeInvalidServerType)
-	_, _, err = client.Server.Poweron(ctx, off)
-	wantError(t, "power on without an interface", err, http.StatusUnprocessableEntity, hcloud.ErrorUnsupportedError)
-	_, _, err = client.Server.Poweron(ctx, &hcloud.Server{ID: 1})
-	wantError(t, "a server that does not exist", err, http.StatusNotFound, hcloud.ErrorCodeNotFound)
-
-	for body, want := range map[string]string{
-		`{`:  "json_error",
-		`{}`: "invalid_input",
-		`{"name": "a", "server_type": "cx23", "image": "debian-13", "start_after_create": "yes"}`:      "invalid_input",
-		`{"name": "a", "server_type": "cx23", "image": "debian-13", "public_net": {"ipv4": "1"}}`:      "invalid_input",
-		`{"name": "a", "server_type": "cx23", "image": "debian-13", "firewalls": [{}]}`:                "invalid_input",
-		`{"name": "a", "server_type": "cx23", "image": "debian-13", "labels": {"hetzner.cloud/a":""}}`: "invalid_input",
-	} {
-		status := http.StatusUnprocessableEntity
-		if want == "json_error" {
-			status = http.StatusBadRequest
-		}
-		if got := w.refused(http.MethodPost, "/servers", body, status); got != want {
-			t.Errorf("%s: %s", body, got)
-		}
-	}
-	if fields := w.do(http.MethodPost, "/servers", `{"name": "_", "networks": ["x"]}`,
-		http.StatusUnprocessableEntity)["error"].(map[string]any)["details"].(map[string]any)["fields"].([]any); len(fields) != 4 {
-		t.Errorf("the error has the fields %v, want every wrong one", fields)
-	}
-}
-
-func TestListsOfServers(t *testing.T) {
-	t.Parallel()
-	client, _ := newWireClient(t, fakecloud.Options{})
-	ctx := t.Context()
-	no := false
-	for i, name := range []string{"c", "a", "b"} {
-		o := serverOpts(name)
-		o.Labels = map[string]string{"n": fmt.Sprint(i)}
-		if name == "b" {
-			o.StartAfterCreate = &no
-		}
-		must(client.Server.Create(ctx, o))(t)
-	}
-	for want, opts := range map[string]hcloud.ServerListOpts{
-		"c a b":  {},
-		"a b c":  {Sort: []string{"name"}},
-		"c b a":  {Sort: []string{"name:desc"}},
-		"b a c":  {Sort: []string{"created:desc", "id:desc"}},
-		"c a":    {Status: []hcloud.ServerStatus{hcloud.ServerStatusRunning}},
-		"b":      {Status: []hcloud.ServerStatus{hcloud.ServerStatusOff, hcloud.ServerStatusStarting}},
-		"a":      {Name: "a"},
-		"":       {Name: "d"},
-		"a b":    {ListOpts: hcloud.ListOpts{LabelSelector: "n!=0"}},
-		"c a  2": {ListOpts: hcloud.ListOpts{PerPage: 2}},
-	} {
-		var got []string
-		for _, s := range must(client.Server.List(ctx, opts))(t) {
-			got = append(got, s.Name)
-		}
-		if strings.Join(got, " ") != strings.TrimSuffix(want, "  2") {
-			t.Errorf("%+v: %v, want %s", opts, got, want)
-		}
-	}
-	_, _, err := client.Server.List(ctx, hcloud.ServerListOpts{Status: []hcloud.ServerStatus{"happy"}})
-	wantError(t, "no such status", err, http.StatusUnprocessableEntity, hcloud.ErrorCodeInvalidInput)
-	s := must(client.Server.GetByName(ctx, "a"))(t)
-	s = must(client.Server.Update(ctx, s, hcloud.ServerUpdateOpts{Name: "z", Labels: map[string]string{"k": "v"}}))(t)
-	if s.Name != "z" || s.Labels["k"] != "v" || len(s.Labels) != 1 {
-		t.Errorf("update: %+v", s)
-	}
-	_, _, err = client.Server.Update(ctx, s, hcloud.ServerUpdateOpts{Name: "not_a_hostname"})
-	wantError(t, "rename", err, http.StatusUnprocessableEntity, hcloud.ErrorCodeInvalidInput)
 }

@@ -179,6 +179,9 @@ func TestANewPrimaryIPHasAnAssigneeOrALocation(t *testing.T) {
 	if idOf(object{"id": at(got, "primary_ip", "assignee_id")}) != server.String() || at(got, "primary_ip", "location", "name") != "fsn1" {
 		t.Errorf("a Primary IP for a server: %v", got)
 	}
+	elsewhere := newPrimaryIP("ipv6", server)
+	elsewhere["name"], elsewhere["location"] = "elsewhere", "hel1"
+	w.refuse(422, "invalid_input", "POST", "/primary_ips", elsewhere)
 	w.refuse(422, "invalid_input", "POST", "/primary_ips", object{"name": "nowhere", "type": "ipv4"})
 	w.do(200, "GET", w.primaryIP("ipv6"), nil)
 }

@@ -2,7 +2,7 @@ package contract_test
 
 import (
 	"encoding/json"
-	"fmt"
+	"reflect"
 	"testing"
 )
 
@@ -61,8 +61,11 @@ func TestErrorsOfLoadBalancers(t *testing.T) {
 		"public targets and no public interface": func(w *world) {
 			path := small(w)
 			w.act(path, "attach_to_network", net(w))
-			w.act(path, "add_target", toSelector("env=test"))
-			w.refuseAction("targets_without_use_private_ip", path, "disable_public_interface", nil)
+			for _, target := range []object{toServer(w.runningServer("a")), dedicated("203.0.113.1")(w), toSelector("env=test")} {
+				w.act(path, "add_target", target)
+				w.refuseAction("targets_without_use_private_ip", path, "disable_public_interface", nil)
+				w.act(path, "remove_target", target)
+			}
 		},
 	}.run(t)
 }
@@ -151,19 +154,49 @@ func (w *world) loadBalancerField(path, field string) []any {
 	return at(w.do(200, "GET", path, nil), "load_balancer", field).([]any)
 }
 
+// change starts an action that must change a load balancer when it ends, and not before.
+func (w *world) change(path, name string, body any) {
+	w.Helper()
+	before := w.do(200, "GET", path, nil)
+	w.do(201, "POST", path+"/actions/"+name, body)
+	if during := w.do(200, "GET", path, nil); !reflect.DeepEqual(during, before) {
+		w.Errorf("%s takes effect before it ends: %v, before %v", name, during, before)
+	}
+	w.finish()
+	if after := w.do(200, "GET", path, nil); reflect.DeepEqual(after, before) {
+		w.Errorf("%s has no effect: %v", name, after)
+	}
+}
+
+func TestALoadBalancerShowsItsAddressesWhenItIsCreated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	made := w.do(201, "POST", "/load_balancers", smallLoadBalancer(w, "lb"))["load_balancer"]
+	path := "/load_balancers/" + idOf(made)
+	for _, shown := range []bool{false, true} {
+		for _, version := range []string{"ipv4", "ipv6"} {
+			ip := at(w.do(200, "GET", path, nil), "load_balancer", "public_net", version, "ip")
+			if (ip != nil) != shown {
+				t.Errorf("%s: %v, want an address: %t", version, ip, shown)
+			}
+		}
+		w.finish()
+	}
+}
+
 func TestServicesAreAddedUpdatedAndDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
-	w.act(path, "add_service", tcpService(80))
+	w.change(path, "add_service", tcpService(80))
 	w.act(path, "add_service", tcpService(81))
-	w.act(path, "update_service", object{"listen_port": 80, "destination_port": 8080})
+	w.change(path, "update_service", object{"listen_port": 80, "destination_port": 8080})
 	services := w.loadBalancerField(path, "services")
 	if len(services) != 2 || at(services[0].(object), "destination_port") != 8080.0 ||
 		at(services[1].(object), "destination_port") != 30081.0 {
 		t.Errorf("services: %v", services)
 	}
-	w.act(path, "delete_service", object{"listen_port": 80})
+	w.change(path, "delete_service", object{"listen_port": 80})
 	if left := w.loadBalancerField(path, "services"); len(left) != 1 || at(left[0].(object), "listen_port") != 81.0 {
 		t.Errorf("services: %v", left)
 	}
@@ -174,11 +207,11 @@ func TestATargetIsAddedAndRemoved(t *testing.T) {
 	w := newWorld(t, nil)
 	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
 	for _, target := range []object{toServer(w.runningServer("a")), toSelector("env=test"), dedicated("203.0.113.1")(w)} {
-		w.act(path, "add_target", target)
+		w.change(path, "add_target", target)
 		if got := w.loadBalancerField(path, "targets"); len(got) != 1 || at(got[0].(object), "type") != target["type"] {
 			t.Errorf("targets: %v", got)
 		}
-		w.act(path, "remove_target", target)
+		w.change(path, "remove_target", target)
 		if got := w.loadBalancerField(path, "targets"); len(got) != 0 {
 			t.Errorf("targets: %v", got)
 		}
@@ -190,7 +223,7 @@ func TestTheAlgorithmOfALoadBalancerChanges(t *testing.T) {
 	w := newWorld(t, nil)
 	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
 	for _, algorithm := range []string{"least_connections", "round_robin"} {
-		w.act(path, "change_algorithm", object{"type": algorithm})
+		w.change(path, "change_algorithm", object{"type": algorithm})
 		if got := at(w.do(200, "GET", path, nil), "load_balancer", "algorithm", "type"); got != algorithm {
 			t.Errorf("algorithm %v, want %s", got, algorithm)
 		}
@@ -201,10 +234,10 @@ func TestThePublicInterfaceOfALoadBalancerIsSwitchedOffAndOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
-	w.act(path, "attach_to_network", object{"network": json.Number(w.create("network", "/networks", fullNetwork))})
-	for name, want := range map[string]bool{"disable_public_interface": false, "enable_public_interface": true} {
-		w.act(path, name, nil)
-		if got := at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "enabled"); fmt.Sprint(got) != fmt.Sprint(want) {
+	w.change(path, "attach_to_network", object{"network": json.Number(w.create("network", "/networks", fullNetwork))})
+	for i, name := range []string{"disable_public_interface", "enable_public_interface"} {
+		w.change(path, name, nil)
+		if got := at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "enabled"); got != (i == 1) {
 			t.Errorf("%s: enabled is %v", name, got)
 		}
 	}

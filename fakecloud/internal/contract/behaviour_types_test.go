@@ -107,9 +107,9 @@ func TestABackupIsMadeEachDay(t *testing.T) {
 	w := newWorld(t, nil)
 	path := serverPath(w.runningServer("a"))
 	w.act(path, "enable_backup", nil)
-	for day := 1; day <= 3; day++ {
+	for day := 1; day <= 9; day++ { // the latest seven stay
 		w.clock.Step(24 * time.Hour)
-		if made := w.list("/images?type=backup&status=available", "images"); len(made) != day {
+		if made := w.list("/images?type=backup&status=available", "images"); len(made) != min(day, 7) {
 			t.Errorf("after %d days, there are %d backups", day, len(made))
 		}
 	}
