@@ -64,33 +64,6 @@ func TestAFailedWriteChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAStateThatWasReadNeverChanges(t *testing.T) {
-	t.Parallel()
-	p, _ := clockedCloud(t)
-	var id int64
-	st, _ := p.update(func(tx *Tx) error { id = putKey(tx, "before").ID; return nil })
-	for i := range 500 {
-		_, _ = p.update(func(tx *Tx) error {
-			putKey(tx, fmt.Sprintf("key-%d", i))
-			tx.SSHKeys.Update(id, func(k *SSHKey) { k.Name = fmt.Sprintf("renamed-%d", i) })
-			return nil
-		})
-	}
-	if k, _ := st.SSHKeys.Get(id); st.SSHKeys.Len() != 1 || k.Name != "before" {
-		t.Fatalf("the old state has %d keys, the first is %q", st.SSHKeys.Len(), k.Name)
-	}
-	if _, ok := st.SSHKeys.ByName("before"); !ok {
-		t.Error("the old state lost its index by name")
-	}
-	now := p.View()
-	if _, ok := now.SSHKeys.ByName("before"); ok {
-		t.Error("the new state still finds the old name")
-	}
-	if now.SSHKeys.Len() != 501 {
-		t.Errorf("the new state has %d keys", now.SSHKeys.Len())
-	}
-}
-
 // TestTheIndexesOfAStateThatWasReadNeverChange writes at random. Each state must keep its orders, labels and actions.
 func TestTheIndexesOfAStateThatWasReadNeverChange(t *testing.T) {
 	longtest.SkipRace(t)
@@ -522,16 +495,6 @@ func TestPublicAddressesAreNeverHandedOutTwice(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestProjectsDoNotSeeEachOther(t *testing.T) {
-	t.Parallel()
-	p, _ := clockedCloud(t)
-	other := p.cloud.AddProject("other")
-	_, _ = p.update(func(tx *Tx) error { putKey(tx, "a"); return nil })
-	if other.View().SSHKeys.Len() != 0 || p.View().SSHKeys.Len() != 1 {
-		t.Error("the key is in the wrong project")
 	}
 }
 

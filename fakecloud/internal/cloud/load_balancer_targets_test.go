@@ -62,39 +62,31 @@ func TestInvalidTargetsAreRefused(t *testing.T) {
 		in   TargetInput
 		want string
 	}{
-		"unknown type":                     {alone, TargetInput{Type: "dns"}, "type"},
-		"no server":                        {alone, TargetInput{Type: "server"}, "server"},
-		"unknown server":                   {alone, TargetInput{Type: "server", Server: 7}, "server.id"},
-		"public server":                    {alone, serverTarget(outside), ""},
-		"server without public IPv4":       {alone, serverTarget(private), "resolve_cloud_public_targets_error"},
-		"private without network":          {alone, privateTarget(inside), "load_balancer_not_attached_to_network"},
-		"private":                          {joined, privateTarget(inside), ""},
-		"private without IPv4":             {joined, privateTarget(private), ""},
-		"private outside the network":      {joined, privateTarget(outside), "resolve_cloud_private_targets_error"},
-		"public, interface disabled":       {hidden, serverTarget(inside), "load_balancer_public_interface_disabled"},
-		"selector, interface disabled":     {hidden, selectorTarget("a"), "load_balancer_public_interface_disabled"},
-		"private selector":                 {hidden, asPrivate(selectorTarget("a")), ""},
-		"private selector without network": {alone, asPrivate(selectorTarget("a")), "load_balancer_not_attached_to_network"},
-		"empty selector":                   {alone, selectorTarget(" "), "label_selector.selector"},
-		"bad selector":                     {alone, selectorTarget("a in b"), "label_selector.selector"},
-		"long selector":                    {alone, selectorTarget(strings.Repeat("a,", 500) + "a"), "label_selector.selector"},
-		"the server's IPv4":                {alone, withIP(serverTarget(inside), publicIPv4(p, inside)), ""},
-		"an IPv6 of the server":            {alone, withIP(serverTarget(inside), v6.IP.Addr().Next().Next()), ""},
-		"another server's IPv4":            {alone, withIP(serverTarget(inside), publicIPv4(p, outside)), "ip_not_assigned_to_server"},
+		"unknown type":                 {alone, TargetInput{Type: "dns"}, "type"},
+		"no server":                    {alone, TargetInput{Type: "server"}, "server"},
+		"unknown server":               {alone, TargetInput{Type: "server", Server: 7}, "server.id"},
+		"public server":                {alone, serverTarget(outside), ""},
+		"private":                      {joined, privateTarget(inside), ""},
+		"private without IPv4":         {joined, privateTarget(private), ""},
+		"selector, interface disabled": {hidden, selectorTarget("a"), "load_balancer_public_interface_disabled"},
+		"private selector":             {hidden, asPrivate(selectorTarget("a")), ""},
+		"empty selector":               {alone, selectorTarget(" "), "label_selector.selector"},
+		"bad selector":                 {alone, selectorTarget("a in b"), "label_selector.selector"},
+		"long selector":                {alone, selectorTarget(strings.Repeat("a,", 500) + "a"), "label_selector.selector"},
+		"the server's IPv4":            {alone, withIP(serverTarget(inside), publicIPv4(p, inside)), ""},
+		"an IPv6 of the server":        {alone, withIP(serverTarget(inside), v6.IP.Addr().Next().Next()), ""},
 		"another IPv6": {alone, withIP(serverTarget(inside), netip.MustParseAddr("2001:db8:ffff::1")),
 			"ip_not_assigned_to_server"},
-		"an IPv4 of a server without":         {alone, withIP(serverTarget(private), publicIPv4(p, inside)), "ip_not_assigned_to_server"},
-		"an IP of a private target":           {joined, withIP(privateTarget(inside), publicIPv4(p, inside)), "server.ip"},
-		"no IP":                               {alone, TargetInput{Type: "ip"}, "ip.ip"},
-		"an IP":                               {alone, ipTarget("203.0.113.9"), ""},
-		"a private IP target by use_private":  {joined, asPrivate(ipTarget("203.0.113.9")), "use_private_ip"},
-		"a server's IP":                       {alone, ipTarget(publicIPv4(p, inside).String()), "ip_not_owned"},
-		"a server's IPv6":                     {alone, ipTarget(v6.IP.Addr().Next().String()), "ip_not_owned"},
-		"a load balancer's IP":                {alone, ipTarget(joined.IPv4.Addr.String()), "ip_not_owned"},
-		"a multicast IP":                      {alone, ipTarget("224.0.0.1"), "ip_not_owned"},
-		"a public IP, interface disabled":     {hidden, ipTarget("203.0.113.9"), "load_balancer_public_interface_disabled"},
-		"a private IP without network":        {alone, ipTarget("10.0.9.1"), "load_balancer_not_attached_to_network"},
-		"a private IP without vSwitch subnet": {joined, ipTarget("10.0.9.1"), "network_has_no_vswitch_subnet"},
+		"an IPv4 of a server without":        {alone, withIP(serverTarget(private), publicIPv4(p, inside)), "ip_not_assigned_to_server"},
+		"an IP of a private target":          {joined, withIP(privateTarget(inside), publicIPv4(p, inside)), "server.ip"},
+		"no IP":                              {alone, TargetInput{Type: "ip"}, "ip.ip"},
+		"an IP":                              {alone, ipTarget("203.0.113.9"), ""},
+		"a private IP target by use_private": {joined, asPrivate(ipTarget("203.0.113.9")), "use_private_ip"},
+		"a server's IPv6":                    {alone, ipTarget(v6.IP.Addr().Next().String()), "ip_not_owned"},
+		"a load balancer's IP":               {alone, ipTarget(joined.IPv4.Addr.String()), "ip_not_owned"},
+		"a multicast IP":                     {alone, ipTarget("224.0.0.1"), "ip_not_owned"},
+		"a public IP, interface disabled":    {hidden, ipTarget("203.0.113.9"), "load_balancer_public_interface_disabled"},
+		"a private IP without network":       {alone, ipTarget("10.0.9.1"), "load_balancer_not_attached_to_network"},
 	} {
 		err := tc.lb.Clone().addTarget(p.View(), p.cloud, tc.in, "")
 		if got := codeOf(err); got != tc.want {
@@ -254,31 +246,6 @@ func TestLabelSelectorTargetsFollowTheLabels(t *testing.T) {
 	expect("b is deleted", "c", "")
 }
 
-func TestDeletingAServerRemovesItFromItsLoadBalancers(t *testing.T) {
-	t.Parallel()
-	p, n, clk := lbCloud(t)
-	a, b := lbServer(t, p, "a", nil, n), lbServer(t, p, "b", nil, n)
-	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Targets: []TargetInput{serverTarget(a), privateTarget(b)}})
-	sub, _ := p.cloud.Subscribe()
-	defer sub.Close()
-	must(t, p, func(tx *Tx) { tx.removeServer(a.ID) })
-	if got := describe(p, getLB(t, p, lb.ID).Targets); got != "b/private" {
-		t.Errorf("targets %s", got)
-	}
-	for {
-		e, err := sub.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Kind == KindLoadBalancer {
-			if got := e.New.(*LoadBalancer).Targets; len(got) != 1 {
-				t.Errorf("the event has %+v", got)
-			}
-			break
-		}
-	}
-}
-
 func TestPrivateTargetsAreRemovedWithTheNetwork(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(t *testing.T, p Project, lb *LoadBalancer, s *Server, n *Network) error{
@@ -386,42 +353,4 @@ func TestALoadBalancerIsInOneNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended(t, p, clk, action, "")
-}
-
-func TestThePublicInterfaceNeedsANetworkAndPrivateTargetsToBeDisabled(t *testing.T) {
-	t.Parallel()
-	p, n, clk := lbCloud(t)
-	s := lbServer(t, p, "s", nil, n)
-	disable := func(lb *LoadBalancer, want string) {
-		t.Helper()
-		action, _, err := p.DisableLoadBalancerPublicInterface(lb.ID)
-		if codeOf(err) != want {
-			t.Fatalf("%v, want %q", err, want)
-		}
-		if err == nil {
-			ended(t, p, clk, action, "")
-			if getLB(t, p, lb.ID).PublicEnabled {
-				t.Error("still enabled")
-			}
-		}
-	}
-	disable(newLB(t, p, clk, CreateLoadBalancer{Name: "alone"}), "load_balancer_not_attached_to_network")
-	for name, in := range map[string]TargetInput{"server": serverTarget(s), "selector": selectorTarget("a"),
-		"ip": ipTarget("203.0.113.1")} {
-		disable(newLB(t, p, clk, CreateLoadBalancer{Name: name, Network: n.ID, Targets: []TargetInput{in}}),
-			"targets_without_use_private_ip")
-	}
-	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Targets: []TargetInput{privateTarget(s)}})
-	disable(lb, "")
-	if got := getLB(t, p, lb.ID); got.IPv4 != lb.IPv4 || got.IPv6 != lb.IPv6 {
-		t.Error("the addresses changed")
-	}
-	action, _, err := p.EnableLoadBalancerPublicInterface(lb.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended(t, p, clk, action, "")
-	if !getLB(t, p, lb.ID).PublicEnabled {
-		t.Error("not enabled")
-	}
 }

@@ -216,84 +216,28 @@ func TestANewLoadBalancerHasAllDefaults(t *testing.T) {
 	}
 }
 
-// The production CCM creates private load balancers like this and attaches them afterwards.
-func TestALoadBalancerWithoutAPublicInterfaceIsAttachedAfterItsCreation(t *testing.T) {
-	t.Parallel()
-	p, n, clk := lbCloud(t)
-	s := lbServer(t, p, "s", nil)
-	lb := newLB(t, p, clk, CreateLoadBalancer{PublicInterface: new(false)})
-	if lb.PublicEnabled || !lb.IPv4.Addr.IsValid() || len(lb.PrivateNets) != 0 {
-		t.Errorf("created %+v", lb)
-	}
-	if _, _, err := p.AddLoadBalancerTarget(lb.ID, serverTarget(s)); codeOf(err) != "load_balancer_public_interface_disabled" {
-		t.Errorf("a public target: %v", err)
-	}
-	action, _, err := p.AttachLoadBalancerToNetwork(lb.ID, AttachLoadBalancer{Network: n.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended(t, p, clk, action, "")
-	if got := getLB(t, p, lb.ID); got.PublicEnabled || len(got.PrivateNets) != 1 {
-		t.Errorf("attached %+v", got)
-	}
-}
-
 func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 	t.Parallel()
 	p, n, clk := lbCloud(t, func(o *Options) { o.Limits = Limits{KindLoadBalancer: 2} })
-	s := lbServer(t, p, "s", nil)
 	newLB(t, p, clk, CreateLoadBalancer{Name: "taken"})
-	var v4, v6, elsewhere, assigned int64
-	must(t, p, func(tx *Tx) {
-		put := func(kind IPType, prefix, location string, to Ref) int64 {
-			l, _ := tx.Catalogue.Location(location)
-			ip := &PrimaryIP{Meta: tx.NewMeta(prefix, nil), Type: kind, IP: netip.MustParsePrefix(prefix), Location: l, Assignee: to}
-			tx.PrimaryIPs.Put(ip)
-			return ip.ID
-		}
-		v4 = put(IPv4, "203.0.113.1/32", "fsn1", Ref{})
-		v6 = put(IPv6, "2001:db8:aaaa::/64", "fsn1", Ref{})
-		elsewhere = put(IPv4, "203.0.113.2/32", "nbg1", Ref{})
-		assigned = put(IPv4, "203.0.113.3/32", "fsn1", s.Ref())
-	})
 	for name, tc := range map[string]struct {
 		change func(*CreateLoadBalancer)
 		want   string
 	}{
-		"empty name":                {func(in *CreateLoadBalancer) { in.Name = " " }, "name"},
 		"name that ends in a space": {func(in *CreateLoadBalancer) { in.Name = "a " }, "name"},
-		"name that is taken":        {func(in *CreateLoadBalancer) { in.Name = "taken" }, "uniqueness_error"},
-		"bad label":                 {func(in *CreateLoadBalancer) { in.Labels = map[string]string{"-": ""} }, "labels"},
-		"unknown type":              {func(in *CreateLoadBalancer) { in.Type = "huge" }, "load_balancer_type"},
-		"unknown location":          {func(in *CreateLoadBalancer) { in.Location = "moon" }, "location"},
 		"unknown zone":              {func(in *CreateLoadBalancer) { in.Location, in.NetworkZone = "", "moon" }, "network_zone"},
 		"no place":                  {func(in *CreateLoadBalancer) { in.Location = "" }, "location"},
 		"two places":                {func(in *CreateLoadBalancer) { in.NetworkZone = "eu-central" }, "location"},
 		"unknown network":           {func(in *CreateLoadBalancer) { in.Network = 5 }, "network"},
 		"network of another zone":   {func(in *CreateLoadBalancer) { in.Network, in.Location = n.ID, "ash" }, "no_subnet_available"},
-		"a port twice": {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(1, 2)} },
-			"source_port_already_used"},
-		"a bad service": {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(0, 2)} }, "services.1.listen_port"},
+		"a bad service":             {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(0, 2)} }, "services.1.listen_port"},
 		"too many services": {func(in *CreateLoadBalancer) {
 			in.Type, in.Services = "1", []ServiceInput{tcp(1, 1), tcp(2, 1), tcp(3, 1)}
 		}, "resource_limit_exceeded"},
-		"a private target": {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{privateTarget(s)} },
-			"load_balancer_not_attached_to_network"},
-		"a target outside": {func(in *CreateLoadBalancer) {
-			in.Network, in.Targets = n.ID,
-				[]TargetInput{privateTarget(s)}
-		}, "resolve_cloud_private_targets_error"},
 		"an unknown target": {func(in *CreateLoadBalancer) {
-			in.Targets = []TargetInput{serverTarget(s),
+			in.Targets = []TargetInput{selectorTarget("a"),
 				{Type: "server", Server: 1}}
 		}, "targets.1.server.id"},
-		"a target twice": {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{serverTarget(s), serverTarget(s)} },
-			"target_already_defined"},
-		"an unknown Primary IP":            {func(in *CreateLoadBalancer) { in.IPv4 = 5 }, "public_net.ipv4"},
-		"a Primary IPv6 as IPv4":           {func(in *CreateLoadBalancer) { in.IPv4 = v6 }, "primary_ip_version_mismatch"},
-		"a Primary IPv4 as IPv6":           {func(in *CreateLoadBalancer) { in.IPv6 = v4 }, "primary_ip_version_mismatch"},
-		"a Primary IP in another location": {func(in *CreateLoadBalancer) { in.IPv4 = elsewhere }, "primary_ip_datacenter_mismatch"},
-		"an assigned Primary IP":           {func(in *CreateLoadBalancer) { in.IPv4 = assigned }, "primary_ip_assigned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := lbDefaults(CreateLoadBalancer{})
@@ -311,61 +255,6 @@ func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 	newLB(t, p, clk, CreateLoadBalancer{Name: "last"})
 	if _, _, _, err := p.CreateLoadBalancer(lbDefaults(CreateLoadBalancer{})); codeOf(err) != "resource_limit_exceeded" {
 		t.Errorf("one too many: %v", err)
-	}
-}
-
-func TestALoadBalancerIsLockedWhileAnActionRuns(t *testing.T) {
-	t.Parallel()
-	p, n, clk := lbCloud(t)
-	lb, create, _, err := p.CreateLoadBalancer(lbDefaults(CreateLoadBalancer{Network: n.ID, Services: []ServiceInput{tcp(80, 80)}}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(getLB(t, p, lb.ID).PrivateNets) != 0 {
-		t.Error("the private address is shown before the load balancer has joined")
-	}
-	calls := map[string]func() error{
-		"add_service":    func() error { _, _, err := p.AddLoadBalancerService(lb.ID, tcp(81, 81)); return err },
-		"update_service": func() error { _, _, err := p.UpdateLoadBalancerService(lb.ID, tcp(80, 81)); return err },
-		"delete_service": func() error { _, _, err := p.DeleteLoadBalancerService(lb.ID, 80); return err },
-		"add_target":     func() error { _, _, err := p.AddLoadBalancerTarget(lb.ID, selectorTarget("a")); return err },
-		"remove_target":  func() error { _, _, err := p.RemoveLoadBalancerTarget(lb.ID, selectorTarget("a")); return err },
-		"attach": func() error {
-			_, _, err := p.AttachLoadBalancerToNetwork(lb.ID, AttachLoadBalancer{Network: n.ID})
-			return err
-		},
-		"detach":            func() error { _, _, err := p.DetachLoadBalancerFromNetwork(lb.ID, n.ID); return err },
-		"enable":            func() error { _, _, err := p.EnableLoadBalancerPublicInterface(lb.ID); return err },
-		"disable":           func() error { _, _, err := p.DisableLoadBalancerPublicInterface(lb.ID); return err },
-		"change_algorithm":  func() error { _, _, err := p.ChangeLoadBalancerAlgorithm(lb.ID, "least_connections"); return err },
-		"change_type":       func() error { _, _, err := p.ChangeLoadBalancerType(lb.ID, "small"); return err },
-		"change_protection": func() error { _, _, err := p.ChangeLoadBalancerProtection(lb.ID, new(true)); return err },
-		"change_dns_ptr": func() error {
-			_, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, ChangeDNSPtr{IP: lb.IPv4.Addr})
-			return err
-		},
-		"delete":         func() error { _, _, err := p.DeleteLoadBalancer(lb.ID, false); return err },
-		"delete at once": func() error { _, _, err := p.DeleteLoadBalancer(lb.ID, true); return err },
-	}
-	for name, call := range calls {
-		if err := call(); codeOf(err) != "conflict" {
-			t.Errorf("%s while it is created: %v, want conflict", name, err)
-		}
-	}
-	ended(t, p, clk, create, "")
-	if got := getLB(t, p, lb.ID).PrivateNets; len(got) != 1 || got[0].Network != n.ID {
-		t.Errorf("private networks %+v", got)
-	}
-	if _, err := p.UpdateLoadBalancer(lb.ID, UpdateResource{Name: new("new")}); err != nil {
-		t.Errorf("a new name: %v", err)
-	}
-	if _, _, err := p.AddLoadBalancerService(lb.ID, tcp(81, 81)); err != nil {
-		t.Errorf("after the action: %v", err)
-	}
-	for name, call := range calls {
-		if err := call(); codeOf(err) != "conflict" {
-			t.Errorf("%s while a service is added: %v, want conflict", name, err)
-		}
 	}
 }
 
@@ -439,17 +328,6 @@ func TestDeletingALoadBalancerReleasesEverything(t *testing.T) {
 	if got := getServer(t, p, s.ID).LoadBalancers; !slices.Equal(got, []int64{lb.ID}) {
 		t.Errorf("the server's load balancers: %v", got)
 	}
-	protect, _, err := p.ChangeLoadBalancerProtection(lb.ID, new(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended(t, p, clk, protect, "")
-	if _, _, err := p.DeleteLoadBalancer(lb.ID, false); codeOf(err) != "protected" {
-		t.Errorf("delete a protected one: %v", err)
-	}
-	protect, _, _ = p.ChangeLoadBalancerProtection(lb.ID, new(false))
-	ended(t, p, clk, protect, "")
-
 	del, _, err := p.WithOutcome(&ActionOutcome{Fail: true}).DeleteLoadBalancer(lb.ID, false)
 	if err != nil {
 		t.Fatal(err)
@@ -538,44 +416,6 @@ func TestALoadBalancerKeepsPrimaryIPsForItsWholeLife(t *testing.T) {
 func lbTypesLocation(p Project, name string) *Location {
 	l, _ := p.View().Catalogue.Location(name)
 	return l
-}
-
-func TestReverseDNSOfALoadBalancer(t *testing.T) {
-	t.Parallel()
-	p, _, clk := lbCloud(t)
-	lb := newLB(t, p, clk, CreateLoadBalancer{})
-	for _, step := range []struct {
-		ip   netip.Addr
-		ptr  *string
-		want string
-	}{
-		{lb.IPv4.Addr, new("a.example.com"), "a.example.com"},
-		{lb.IPv4.Addr, nil, DefaultDNSPtr(lb.IPv4.Addr)},
-		{lb.IPv6.Addr, new("b.example.com"), "b.example.com"},
-		{lb.IPv6.Addr, nil, ""},
-	} {
-		action, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, ChangeDNSPtr{IP: step.ip, Ptr: step.ptr})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended(t, p, clk, action, "")
-		now := getLB(t, p, lb.ID)
-		a := now.IPv6
-		if step.ip.Is4() {
-			a = now.IPv4
-		}
-		if got := p.View().PublicDNSPtr(a); got != step.want {
-			t.Errorf("%s: %q, want %q", step.ip, got, step.want)
-		}
-	}
-	for field, in := range map[string]ChangeDNSPtr{
-		"ip":      {IP: netip.MustParseAddr("1.1.1.1"), Ptr: new("a.b")},
-		"dns_ptr": {IP: lb.IPv4.Addr, Ptr: new("not a name")},
-	} {
-		if _, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, in); codeOf(err) != field {
-			t.Errorf("%s: %v", field, err)
-		}
-	}
 }
 
 func TestChangingTheTypeOfALoadBalancer(t *testing.T) {

@@ -29,40 +29,6 @@ func TestAServersPrimaryIPsAreCreatedAndDeletedWithIt(t *testing.T) {
 	}
 }
 
-func TestPrimaryIPsThatCannotBeCreated(t *testing.T) {
-	t.Parallel()
-	p, clk := serverCloud(t, Options{})
-	running := runningServer(t, p, clk, smallServer("running")).ID
-	v6only := smallServer("off")
-	v6only.IPv4.Enabled = false
-	off := offServer(t, p, clk, v6only).ID
-	if _, _, _, err := p.CreatePrimaryIP(CreatePrimaryIP{Name: "taken", Type: IPv4, Location: "fsn1"}); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		in   CreatePrimaryIP
-		want string
-	}{
-		"nowhere":              {CreatePrimaryIP{Name: "x", Type: IPv4}, "assignee_id"},
-		"no such location":     {CreatePrimaryIP{Name: "x", Type: IPv4, Location: "none"}, "location"},
-		"no such server":       {CreatePrimaryIP{Name: "x", Type: IPv4, Assignee: 1}, "assignee_id"},
-		"other location":       {CreatePrimaryIP{Name: "x", Type: IPv4, Assignee: off, Location: "ash"}, "location"},
-		"name in use":          {CreatePrimaryIP{Name: "taken", Type: IPv4, Location: "fsn1"}, "uniqueness_error"},
-		"bad label":            {CreatePrimaryIP{Name: "x", Type: IPv4, Location: "fsn1", Labels: map[string]string{"": ""}}, "labels"},
-		"server has an IPv4":   {CreatePrimaryIP{Name: "x", Type: IPv4, Assignee: running}, "server_has_ipv4"},
-		"server has an IPv6":   {CreatePrimaryIP{Name: "x", Type: IPv6, Assignee: off}, "server_has_ipv6"},
-		"no name but a server": {CreatePrimaryIP{Type: IPv6, Assignee: running}, "server_has_ipv6"},
-	} {
-		before := p.View()
-		used := p.cloud.ips.v4.used.Len() + p.cloud.ips.v6.used.Len()
-		_, _, after, err := p.CreatePrimaryIP(c.in)
-		wantCode(t, name, err, c.want)
-		if after != before || p.cloud.ips.v4.used.Len()+p.cloud.ips.v6.used.Len() != used {
-			t.Errorf("%s: something was changed", name)
-		}
-	}
-}
-
 func TestAPrimaryIPMovesBetweenServersThatAreOff(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})

@@ -40,31 +40,6 @@ func backupTimes(p Project) (times []time.Time) {
 	return times
 }
 
-func TestTheLatestSevenDailyBackupsStay(t *testing.T) {
-	t.Parallel()
-	p, step, id := backedUp(t, Options{})
-	first := server(t, p, id).Backups.next(p.cloud.Now())
-	for day := range 10 {
-		step(24 * time.Hour)
-		var want []time.Time
-		for d := max(0, day+1-MaxBackupsPerServer); d <= day; d++ {
-			want = append(want, first.AddDate(0, 0, d))
-		}
-		if got := backupTimes(p); !slices.EqualFunc(got, want, time.Time.Equal) {
-			t.Fatalf("after %d days, there are backups of %s; want %s", day+1, got, want)
-		}
-	}
-	i, _ := p.View().Images.Get(p.View().backupsOf(id)[0])
-	if i.Status != "available" || i.BoundTo != id || i.CreatedFrom.ID != id {
-		t.Errorf("a daily backup is %+v", i)
-	}
-	if _, _, err := p.DisableServerBackup(id); err != nil {
-		t.Fatal(err)
-	}
-	step(48 * time.Hour)
-	wantNoBackups(t, p, "after backups were disabled")
-}
-
 func TestABackupLiesInItsWindow(t *testing.T) {
 	t.Parallel()
 	hours := map[string][]int{"22-02": {22, 23, 0, 1}, "02-06": {2, 3, 4, 5}, "06-10": {6, 7, 8, 9}, "10-14": {10, 11, 12, 13},

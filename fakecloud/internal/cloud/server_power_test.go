@@ -1,60 +1,9 @@
 package cloud
 
 import (
-	"strings"
 	"testing"
 	"time"
 )
-
-func TestPower(t *testing.T) {
-	t.Parallel()
-	type step struct {
-		do   func(Project, int64) (int64, *State, error)
-		name string
-		// during, atEnd and later are the statuses while the action runs, when it has ended and a second
-		// after that.
-		during, atEnd, later ServerStatus
-	}
-	on := func(d, e, l ServerStatus) step { return step{Project.PowerOnServer, "poweron", d, e, l} }
-	off := func(d, e, l ServerStatus) step { return step{Project.PowerOffServer, "poweroff", d, e, l} }
-	shutdown := func(d, e, l ServerStatus) step { return step{Project.ShutdownServer, "shutdown", d, e, l} }
-	reboot := func(d, e, l ServerStatus) step { return step{Project.RebootServer, "reboot", d, e, l} }
-	reset := func(d, e, l ServerStatus) step { return step{Project.ResetServer, "reset", d, e, l} }
-	for name, steps := range map[string][]step{
-		"off and on": {
-			off(ServerStopping, ServerOff, ServerOff), off(ServerOff, ServerOff, ServerOff),
-			on(ServerStarting, ServerRunning, ServerRunning), on(ServerRunning, ServerRunning, ServerRunning),
-		},
-		"shutdown ends after its action": {
-			shutdown(ServerRunning, ServerStopping, ServerOff), shutdown(ServerOff, ServerOff, ServerOff),
-		},
-		"reboot keeps the guest running": {reboot(ServerRunning, ServerRunning, ServerRunning)},
-		"reset":                          {reset(ServerStarting, ServerRunning, ServerRunning)},
-		"off does not react to a reboot": {
-			off(ServerStopping, ServerOff, ServerOff), reboot(ServerOff, ServerOff, ServerOff),
-			reset(ServerStarting, ServerRunning, ServerRunning),
-		},
-	} {
-		p, clk := serverCloud(t, Options{})
-		id := runningServer(t, p, clk, smallServer("a")).ID
-		for i, s := range steps {
-			action, _, err := s.do(p, id)
-			if err != nil {
-				t.Fatalf("%s: %s: %v", name, s.name, err)
-			}
-			_, _, err = s.do(p, id)
-			wantCode(t, name+": "+s.name+" twice", err, "locked")
-			wantStatus(t, p, id, s.during, true)
-			clk.Step(time.Second)
-			wantStatus(t, p, id, s.atEnd, false)
-			if a, _ := p.View().Actions.Get(action); a.Status != ActionSuccess {
-				t.Errorf("%s: step %d: %+v", name, i, a)
-			}
-			clk.Step(time.Second)
-			wantStatus(t, p, id, s.later, false)
-		}
-	}
-}
 
 func TestAServerThatIsStartedAgainWhileItShutsDownStaysOn(t *testing.T) {
 	t.Parallel()
@@ -149,27 +98,4 @@ func TestRescueModeLastsUntilTheNextBootOrAnHour(t *testing.T) {
 	want("disabled", false)
 	_, _, _, err := p.EnableServerRescue(id, []int64{1})
 	wantCode(t, "unknown SSH key", err, "ssh_keys")
-}
-
-func TestPasswordsAndConsoles(t *testing.T) {
-	t.Parallel()
-	p, clk := serverCloud(t, Options{})
-	id := runningServer(t, p, clk, smallServer("a")).ID
-	seen := map[string]bool{}
-	for range 3 {
-		password, _, _, err := p.ResetServerPassword(id)
-		if err != nil || len(password) != 20 || seen[password] {
-			t.Fatalf("password %q: %v", password, err)
-		}
-		seen[password] = true
-		clk.Step(time.Second)
-	}
-	c, _, _, err := p.RequestServerConsole(id)
-	if err != nil || !strings.HasPrefix(c.URL, "wss://") || c.Password == "" {
-		t.Errorf("console %+v: %v", c, err)
-	}
-	clk.Step(time.Second)
-	off := offServer(t, p, clk, smallServer("off")).ID
-	_, _, _, err = p.ResetServerPassword(off)
-	wantCode(t, "password of a server that is off", err, "unsupported_error")
 }
