@@ -172,8 +172,9 @@ func TestAnAliasIPIsFreeWhenItsServerHasGivenItUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	net, _ := p.View().Networks.Get(n.ID)
-	if m, _ := net.Member(s.Ref()); len(getServer(t, p, s.ID).PrivateNets) != 0 || m.Status != MemberAttaching || m.IP.String() != "10.0.1.1" {
-		t.Fatalf("while attaching: %+v", m)
+	m, _ := net.Member(s.Ref())
+	if in := getServer(t, p, s.ID).PrivateNets; len(in) != 0 || m.Status != MemberAttaching || m.IP.String() != "10.0.1.1" {
+		t.Fatalf("while attaching: %v, %+v", in, m)
 	}
 	if err := p.DeleteNetwork(n.ID); codeOf(err) != "conflict" {
 		t.Errorf("deleting the network while attaching: %v", err)

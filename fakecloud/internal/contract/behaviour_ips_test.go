@@ -6,18 +6,19 @@ import (
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
 )
 
 // refusals are cases of requests that must be refused, by their names.
 type refusals map[string]func(*world)
 
-// run runs each case in a new world.
-func (cases refusals) run(t *testing.T) {
+// run runs each case in a new world. It records the exchanges, unless recorder is nil.
+func (cases refusals) run(t *testing.T, recorder *contract.Recorder) {
 	t.Helper()
 	for name, refuse := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			refuse(newWorld(t, nil))
+			refuse(newWorld(t, recorder))
 		})
 	}
 }
@@ -54,6 +55,10 @@ func newPrimaryIP(kind string, server json.Number) object {
 
 func TestErrorsOfIPs(t *testing.T) {
 	t.Parallel()
+	errorsOfIPs().run(t, nil)
+}
+
+func errorsOfIPs() refusals {
 	cases := refusals{
 		"an assigned Floating IP is deleted": func(w *world) {
 			body := object{"type": "ipv4", "server": w.runningServer("a")}
@@ -108,7 +113,7 @@ func TestErrorsOfIPs(t *testing.T) {
 			w.refuseAction("server_has_"+name, w.primaryIP(name), "assign", toAssignee(w.offServer("a")))
 		}
 	}
-	cases.run(t)
+	return cases
 }
 
 func (w *world) runningServerWithoutIPv4() json.Number {

@@ -8,9 +8,13 @@ import (
 
 func TestErrorsOfLoadBalancers(t *testing.T) {
 	t.Parallel()
+	errorsOfLoadBalancers().run(t, nil)
+}
+
+func errorsOfLoadBalancers() refusals {
 	small := func(w *world) string { return w.loadBalancer(smallLoadBalancer(w, "lb")) }
 	net := func(w *world) object { return object{"network": idIn(w.network(fullNetwork))} }
-	refusals{
+	return refusals{
 		"a new one with a port twice": func(w *world) {
 			body := smallLoadBalancer(w, "new")
 			body["services"] = []object{tcpService(80), tcpService(80)}
@@ -67,7 +71,7 @@ func TestErrorsOfLoadBalancers(t *testing.T) {
 				w.act(path, "remove_target", target)
 			}
 		},
-	}.run(t)
+	}
 }
 
 // targetCase is a target that must be refused. network is that of the load balancer, if it has one.
@@ -121,13 +125,16 @@ var targetCases = map[string]targetCase{
 	"a target twice": {code: "target_already_defined"},
 }
 
-// TestErrorsOfTargets adds each target to an existing load balancer and to a new one.
 func TestErrorsOfTargets(t *testing.T) {
 	t.Parallel()
+	errorsOfTargets().run(t, nil)
+}
+
+// errorsOfTargets adds each target to an existing load balancer and to a new one.
+func errorsOfTargets() refusals {
+	cases := make(refusals)
 	for name, c := range targetCases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, nil)
+		cases[name] = func(w *world) {
 			body := smallLoadBalancer(w, "old")
 			if c.network != nil {
 				body["network"] = idIn(c.network(w))
@@ -145,8 +152,9 @@ func TestErrorsOfTargets(t *testing.T) {
 			target := c.target(w)
 			w.refuseAction(c.code, path, "add_target", target)
 			w.refuse(422, c.code, "POST", "/load_balancers", withTargets(body, target))
-		})
+		}
 	}
+	return cases
 }
 
 func (w *world) loadBalancerField(path, field string) []any {
