@@ -94,8 +94,8 @@ func (b balanced) health(t *testing.T, lb *hcloud.LoadBalancer) string {
 	return strings.Join(have, " ")
 }
 
-// awaitHealth steps the cloud's clock until the targets have the wanted statuses. It calls meanwhile after each step.
-func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string, meanwhile ...func()) {
+// awaitHealth steps the cloud's clock until the targets have the wanted statuses.
+func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string) {
 	t.Helper()
 	for {
 		have := b.health(t, lb)
@@ -104,9 +104,6 @@ func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string
 		}
 		if err := b.Step(t.Context(), time.Second); err != nil {
 			t.Fatal(err)
-		}
-		for _, f := range meanwhile {
-			f()
 		}
 		if t.Context().Err() != nil {
 			t.Fatalf("health %s, want %s", have, want)

@@ -52,32 +52,6 @@ func orderServer(ctx context.Context, c *fakecloud.Cloud, name string) error {
 	return err
 }
 
-func TestAForkGoesOnAsTheOriginal(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	original := preparedCloud(t, 50, fakecloud.Options{RandomSeed: 1, RateLimit: 1000})
-	if err := orderServer(ctx, original, "coming"); err != nil {
-		t.Fatal(err)
-	}
-	fork := original.Fork()
-	defer fork.Close()
-	for step, what := range []func(*fakecloud.Cloud) error{
-		func(*fakecloud.Cloud) error { return nil },
-		func(c *fakecloud.Cloud) error { return c.Step(ctx, time.Minute) },
-		func(c *fakecloud.Cloud) error { return orderServer(ctx, c, "next") },
-		func(c *fakecloud.Cloud) error { return c.Step(ctx, time.Hour) },
-	} {
-		for _, c := range []*fakecloud.Cloud{original, fork} {
-			if err := what(c); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if a, b := stateOf(t, original), stateOf(t, fork); !bytes.Equal(a, b) {
-			t.Fatalf("step %d: the fork shows %d bytes that differ from the original's %d:\n%s", step, len(b), len(a), b)
-		}
-	}
-}
-
 func TestAForkIsAlone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -167,20 +141,4 @@ func TestAForkGetsReports(t *testing.T) {
 	if err := fork.ReportServerUsage(t.Context(), server.ID, hypervisor.Usage{CPU: 5}); err != nil {
 		t.Error(err)
 	}
-}
-
-// BenchmarkPreparedCloud compares a fork of a cloud with 10,000 servers with the same cloud made anew.
-func BenchmarkPreparedCloud(b *testing.B) {
-	const servers = 10_000
-	prepared := preparedCloud(b, servers, fakecloud.Options{})
-	b.Run("fork", func(b *testing.B) {
-		for b.Loop() {
-			prepared.Fork().Close()
-		}
-	})
-	b.Run("anew", func(b *testing.B) {
-		for b.Loop() {
-			preparedCloud(b, servers, fakecloud.Options{}).Close()
-		}
-	})
 }

@@ -251,27 +251,9 @@ func TestARequestOfManySelectorsIsLinear(t *testing.T) {
 	})
 }
 
-// TestManyFirewallsAndServersAreLinear builds n firewalls and n servers that each belong to one of them.
-//
 //nolint:paralleltest // it measures the process
-func TestManyFirewallsAndServersAreLinear(t *testing.T) {
+func TestFirewallsOfTheSameServersAreLinear(t *testing.T) {
 	longtest.SkipRace(t)
-	linear(t, "firewalls and servers", 125, func(n int) func() {
-		p := costCloud(t)
-		return func() {
-			for i := range n {
-				mustFirewall(t, p, fmt.Sprint("f", i), FirewallTarget{Selector: fmt.Sprintf("nr=%d", i)})
-			}
-			for i := range n {
-				labelledServers(t, p, 1, "nr", fmt.Sprint(i))
-			}
-			for i := range n {
-				_, err := p.UpdateFirewall(mustFirewall(t, p, fmt.Sprint("later", i), FirewallTarget{Selector: fmt.Sprintf("nr=%d", i)}),
-					UpdateResource{Name: new(fmt.Sprint("renamed", i))})
-				check(t, err)
-			}
-		}
-	})
 	// A server has five of them: the others must not be looked at.
 	linear(t, "firewalls that select the same servers", 125, func(n int) func() {
 		p := costCloud(t)

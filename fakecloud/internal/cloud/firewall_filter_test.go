@@ -133,6 +133,10 @@ func TestAFirewallFiltersFromTheEndOfItsAction(t *testing.T) {
 	}
 	direct, byLabel := FirewallTarget{Server: s.ID}, FirewallTarget{Selector: "role=web"}
 	failing := p.WithOutcome(&ActionOutcome{Fail: true})
+	change("fail to apply to the server", true, true, func() error {
+		_, _, err := failing.ApplyFirewall(f.ID, []FirewallTarget{direct})
+		return err
+	})
 	change("apply to the server", true, false, apply(direct))
 	change("set rules that permit", false, true, rules(p, open))
 	change("fail to set no rules", true, true, rules(failing, nil))

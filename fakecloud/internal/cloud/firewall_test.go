@@ -275,39 +275,6 @@ func TestAServerHasAtMostFiveFirewalls(t *testing.T) {
 	checkFirewalls(t, p.View())
 }
 
-// An application that fails is undone; a removal that fails leaves the firewall where it was.
-func TestFirewallActionsThatFail(t *testing.T) {
-	t.Parallel()
-	p, clk := serverCloud(t, Options{})
-	s := runningServer(t, p, clk, smallServer("web")).ID
-	failing := p.WithOutcome(&ActionOutcome{Fail: true})
-	f, _, _, err := failing.CreateFirewall(CreateFirewall{Name: "f", ApplyTo: []FirewallTarget{{Server: s}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	applied := func() int {
-		clk.Step(time.Second)
-		checkFirewalls(t, p.View())
-		now, _ := p.View().Firewalls.Get(f.ID)
-		return len(now.AppliedTo())
-	}
-	if n := applied(); n != 0 {
-		t.Errorf("applied to %d resources", n)
-	}
-	if _, _, err := p.ApplyFirewall(f.ID, []FirewallTarget{{Server: s}}); err != nil || applied() != 1 {
-		t.Fatal(err)
-	}
-	if _, _, err := failing.RemoveFirewall(f.ID, []FirewallTarget{{Server: s}}); err != nil || applied() != 1 {
-		t.Errorf("after a removal that failed: %v", err)
-	}
-	if _, _, err := failing.SetFirewallRules(f.ID, []FirewallRule{anyIn("80")}); err != nil || applied() != 1 {
-		t.Error(err)
-	}
-	if now, _ := p.View().Firewalls.Get(f.ID); len(now.Rules) != 0 {
-		t.Errorf("rules %v", now.Rules)
-	}
-}
-
 func TestAFirewallHasFewAndShortSelectors(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})

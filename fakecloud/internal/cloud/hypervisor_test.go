@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -605,26 +604,6 @@ func TestNextWaitsForATask(t *testing.T) {
 	}
 	if _, err := p.cloud.AttachHypervisor(hypervisor.Options{Name: "late"}); !errors.Is(err, hypervisor.ErrClosed) {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestWrongOptionsOfAHypervisor(t *testing.T) {
-	t.Parallel()
-	p, _ := serverCloud(t, Options{})
-	for name, o := range map[string]hypervisor.Options{
-		"no name":    {},
-		"long name":  {Name: strings.Repeat("a", 64)},
-		"odd name":   {Name: "a/b"},
-		"no project": {Name: "h", Project: 7},
-		"selector":   {Name: "h", Selector: "a in"},
-		"timeout":    {Name: "h", TaskTimeout: -1},
-	} {
-		if _, err := p.cloud.AttachHypervisor(o); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-	if all := p.cloud.Hypervisors(); len(all) != 0 {
-		t.Errorf("%+v", all)
 	}
 }
 

@@ -259,28 +259,16 @@ func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 	}
 }
 
-func TestTheChangesOfAnActionAreVisibleWhenItHasSucceeded(t *testing.T) {
+func TestAnActionThatFailsDoesNotChangeALoadBalancer(t *testing.T) {
 	t.Parallel()
 	p, _, clk := lbCloud(t)
 	lb := newLB(t, p, clk, CreateLoadBalancer{})
-	add, _, err := p.AddLoadBalancerService(lb.ID, tcp(80, 80))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(getLB(t, p, lb.ID).Services) != 0 {
-		t.Error("the service is there before its action has ended")
-	}
-	ended(t, p, clk, add, "")
-	if len(getLB(t, p, lb.ID).Services) != 1 {
-		t.Error("the service is not there after its action has ended")
-	}
-	failing := p.WithOutcome(&ActionOutcome{Fail: true})
-	add, _, err = failing.AddLoadBalancerService(lb.ID, tcp(81, 81))
+	add, _, err := p.WithOutcome(&ActionOutcome{Fail: true}).AddLoadBalancerService(lb.ID, tcp(80, 80))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended(t, p, clk, add, ActionFailedCode)
-	if len(getLB(t, p, lb.ID).Services) != 1 {
+	if len(getLB(t, p, lb.ID).Services) != 0 {
 		t.Error("a failed action added a service")
 	}
 	s := lbServer(t, p, "s", nil)
@@ -363,60 +351,6 @@ func TestDeletingALoadBalancerReleasesEverything(t *testing.T) {
 	if p.cloud.belongsToCloud(lb.IPv4.Addr) || p.cloud.belongsToCloud(lb.IPv6.Addr) {
 		t.Error("the addresses are still taken")
 	}
-}
-
-func TestALoadBalancerKeepsPrimaryIPsForItsWholeLife(t *testing.T) {
-	t.Parallel()
-	p, _, clk := lbCloud(t)
-	nbg := lbTypesLocation(p, "nbg1")
-	var v4, v6 *PrimaryIP
-	must(t, p, func(tx *Tx) {
-		a4, _ := tx.TakeIPv4()
-		a6, _ := tx.TakeIPv6()
-		v4 = &PrimaryIP{Meta: tx.NewMeta("v4", nil), Type: IPv4, IP: netip.PrefixFrom(a4, 32), Location: nbg, AutoDelete: true}
-		v6 = &PrimaryIP{Meta: tx.NewMeta("v6", nil), Type: IPv6, IP: a6, Location: nbg}
-		tx.PrimaryIPs.Put(v4)
-		tx.PrimaryIPs.Put(v6)
-	})
-	lb := newLB(t, p, clk, CreateLoadBalancer{NetworkZone: "eu-central", IPv4: v4.ID, IPv6: v6.ID})
-	if lb.Location.Name != "nbg1" {
-		t.Errorf("created in %s, want the Primary IPs' location", lb.Location.Name)
-	}
-	if lb.IPv4.Addr != v4.IP.Addr() || lb.IPv4.PrimaryIP != v4.ID || lb.IPv6.Addr != v6.IP.Addr().Next() || lb.IPv6.PrimaryIP != v6.ID {
-		t.Errorf("%+v %+v", lb.IPv4, lb.IPv6)
-	}
-	for _, id := range []int64{v4.ID, v6.ID} {
-		if ip, _ := p.View().PrimaryIPs.Get(id); ip.Assignee != lb.Ref() {
-			t.Errorf("assignee %v", ip.Assignee)
-		}
-	}
-	for _, a := range []LoadBalancerIP{lb.IPv4, lb.IPv6} {
-		change, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, ChangeDNSPtr{IP: a.Addr, Ptr: new("lb.example.com")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended(t, p, clk, change, "")
-		ip, _ := p.View().PrimaryIPs.Get(a.PrimaryIP)
-		if ip.DNSPtr[a.Addr] != "lb.example.com" || p.View().PublicDNSPtr(a) != "lb.example.com" {
-			t.Errorf("reverse DNS %v", ip.DNSPtr)
-		}
-	}
-	del, _, err := p.DeleteLoadBalancer(lb.ID, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended(t, p, clk, del, "")
-	if _, ok := p.View().PrimaryIPs.Get(v4.ID); ok {
-		t.Error("the auto-delete Primary IP is still there")
-	}
-	if ip, ok := p.View().PrimaryIPs.Get(v6.ID); !ok || ip.Assigned() {
-		t.Errorf("the other Primary IP: %+v", ip)
-	}
-}
-
-func lbTypesLocation(p Project, name string) *Location {
-	l, _ := p.View().Catalogue.Location(name)
-	return l
 }
 
 func TestChangingTheTypeOfALoadBalancer(t *testing.T) {

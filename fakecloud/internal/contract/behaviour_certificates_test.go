@@ -80,29 +80,36 @@ func TestOnlyAFailedManagedCertificateIsRetried(t *testing.T) {
 	w.act(path(managedCertificate("www.ca-dns-validation-failed.invalid")), "retry", nil)
 }
 
+var issuanceErrors = []string{
+	"caa_record_does_not_allow_ca", "ca_dns_validation_failed", "ca_too_many_authorizations_failed_recently",
+	"ca_too_many_certificates_issued_for_registered_domain", "ca_too_many_duplicate_certificates",
+	"could_not_verify_domain_delegated_to_zone", "dns_zone_not_found", "dns_zone_is_secondary_zone",
+}
+
 func TestIssuanceFailsWithEachCode(t *testing.T) {
 	t.Parallel()
-	for _, code := range []string{
-		"caa_record_does_not_allow_ca", "ca_dns_validation_failed", "ca_too_many_authorizations_failed_recently",
-		"ca_too_many_certificates_issued_for_registered_domain", "ca_too_many_duplicate_certificates",
-		"could_not_verify_domain_delegated_to_zone", "dns_zone_not_found", "dns_zone_is_secondary_zone",
-	} {
+	for _, code := range issuanceErrors {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nil)
-			path := "/certificates/" +
-				w.create("certificate", "/certificates", managedCertificate("www."+strings.ReplaceAll(code, "_", "-")+".invalid"))
-			w.finish()
-			for range 2 { // a retry fails like the creation
-				if got := at(w.do(200, "GET", path, nil), "certificate", "status", "error", "code"); got != code {
-					t.Errorf("error of the certificate: %v", got)
-				}
-				if got := at(w.first(path+"/actions?sort=id:desc", "actions"), "error", "code"); got != code {
-					t.Errorf("error of the action: %v", got)
-				}
-				w.act(path, "retry", nil)
-			}
+			newWorld(t, nil).failIssuance(code)
 		})
+	}
+}
+
+// failIssuance makes a certificate fail.
+func (w *world) failIssuance(code string) {
+	w.Helper()
+	domain := "www." + strings.ReplaceAll(code, "_", "-") + ".invalid"
+	path := "/certificates/" + w.create("certificate", "/certificates", managedCertificate(domain))
+	w.finish()
+	for range 2 { // a retry fails like the creation
+		if got := at(w.do(200, "GET", path, nil), "certificate", "status", "error", "code"); got != code {
+			w.Errorf("error of the certificate: %v, want %s", got, code)
+		}
+		if got := at(w.first(path+"/actions?sort=id:desc", "actions"), "error", "code"); got != code {
+			w.Errorf("error of the action: %v, want %s", got, code)
+		}
+		w.act(path, "retry", nil)
 	}
 }
 

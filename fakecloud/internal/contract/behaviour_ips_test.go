@@ -191,6 +191,41 @@ func TestANewPrimaryIPHasAnAssigneeOrALocation(t *testing.T) {
 	w.do(200, "GET", w.primaryIP("ipv6"), nil)
 }
 
+func TestAPrimaryIPMovesBetweenServersThatAreOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	ip := w.primaryIP("ipv4")
+	for _, server := range []json.Number{w.serverWithoutPublicIPs("a"), w.serverWithoutPublicIPs("b")} {
+		path := serverPath(server)
+		expect := func(when, want string) {
+			t.Helper()
+			if got := idOf(at(w.do(200, "GET", path, nil), "server", "public_net", "ipv4")); got != want {
+				t.Errorf("%s %s has the Primary IP %s, want %s", when, path, got, want)
+			}
+		}
+		action := w.startAction(ip, "assign", toAssignee(server))
+		expect("before the end of the action,", "0")
+		w.refuse(423, "locked", "POST", path+"/actions/poweron", nil)
+		w.finish()
+		w.expectAction(action, "success")
+		expect("after the action,", idIn(ip).String())
+		w.act(ip, "unassign", nil)
+		expect("without it,", "0")
+	}
+}
+
+func TestAProtectedPrimaryIPIsNotDeletedWithItsServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	body := smallPrimaryIP(w, "ip")
+	body["auto_delete"] = true
+	ip := "/primary_ips/" + w.create("primary_ip", "/primary_ips", body)
+	w.refuseAction("invalid_input", ip, "change_protection", object{"delete": true})
+	w.do(200, "PUT", ip, object{"auto_delete": false})
+	w.act(ip, "change_protection", object{"delete": true})
+	w.refuse(422, "invalid_input", "PUT", ip, object{"auto_delete": true})
+}
+
 func TestAPrimaryIPStaysInItsLocation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -226,6 +226,23 @@ func TestATargetIsAddedAndRemoved(t *testing.T) {
 	}
 }
 
+func TestALoadBalancerIsInOneNetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path, network := w.loadBalancer(smallLoadBalancer(w, "lb")), idIn(w.network(fullNetwork))
+	w.change(path, "attach_to_network", object{"network": network, "ip": "10.0.1.77"})
+	if got := w.loadBalancerField(path, "private_net"); len(got) != 1 || at(got[0].(object), "ip") != "10.0.1.77" {
+		t.Errorf("networks: %v", got)
+	}
+	other := object{"name": "other", "ip_range": "10.0.0.0/16", "subnets": fullNetwork["subnets"]}
+	w.refuseAction("load_balancer_already_attached", path, "attach_to_network", object{"network": idIn(w.network(other))})
+	w.act(path, "detach_from_network", object{"network": network})
+	if got := w.loadBalancerField(path, "private_net"); len(got) != 0 {
+		t.Errorf("networks: %v", got)
+	}
+	w.refuseAction("invalid_input", path, "detach_from_network", object{"network": network})
+}
+
 func TestTheAlgorithmOfALoadBalancerChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

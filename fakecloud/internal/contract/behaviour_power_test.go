@@ -36,7 +36,12 @@ func TestPowerOffStopsTheServerWhenItsActionEnds(t *testing.T) {
 	path := serverPath(w.runningServer("a"))
 	action := w.startAction(path, "poweroff", nil)
 	w.expectStatus(path, "stopping")
-	w.clock.Step(actionTime)
+	for _, locked := range []bool{true, false} {
+		if got := at(w.do(200, "GET", path, nil), "server", "locked"); got != locked {
+			t.Errorf("locked: %v, want %t", got, locked)
+		}
+		w.clock.Step(actionTime)
+	}
 	w.expectAction(action, "success")
 	w.expectStatus(path, "off") // at once: the guest has no time to stop
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/netip"
 	"strconv"
@@ -82,16 +83,8 @@ func certificateFailureScenario(w *world) {
 		path := "/certificates/" + idOf(created["certificate"])
 		return path, w.do(200, "GET", path, nil)
 	}
-	for _, code := range []string{
-		"caa_record_does_not_allow_ca", "ca_dns_validation_failed", "ca_too_many_authorizations_failed_recently",
-		"ca_too_many_certificates_issued_for_registered_domain", "ca_too_many_duplicate_certificates",
-		"could_not_verify_domain_delegated_to_zone", "dns_zone_not_found", "dns_zone_is_secondary_zone",
-	} {
-		path, failed := create("www." + strings.ReplaceAll(code, "_", "-") + ".invalid")
-		if got := at(failed, "certificate", "status", "error", "code"); got != code {
-			w.Errorf("error of the certificate: %v, want %s", got, code)
-		}
-		w.do(200, "GET", path+"/actions", nil)
+	for _, code := range issuanceErrors {
+		w.failIssuance(code)
 	}
 	path, _ := create("www.once-ca-dns-validation-failed.invalid")
 	w.act(path, "retry", nil)
@@ -323,10 +316,17 @@ func loadBalancerConsequenceScenario(w *world) {
 func loadBalancerPrimaryIPScenario(w *world) {
 	kept := w.create("primary_ip", "/primary_ips", object{"name": "kept", "type": "ipv4", "location": "fsn1"})
 	follows := w.create("primary_ip", "/primary_ips", object{"name": "follows", "type": "ipv6", "location": "fsn1", "auto_delete": true})
-	body := smallLoadBalancer(w, "addressed")
-	body["public_net"] = object{"ipv4": json.Number(kept), "ipv6": json.Number(follows)}
+	body := object{"name": "addressed", "load_balancer_type": "lb11", "network_zone": "eu-central",
+		"public_net": object{"ipv4": json.Number(kept), "ipv6": json.Number(follows)}}
 	path := w.loadBalancer(body)
 	lb := w.do(200, "GET", path, nil)
+	if location := at(lb, "load_balancer", "location", "name"); location != "fsn1" {
+		w.Errorf("the load balancer is in %v, its Primary IPs in fsn1", location)
+	}
+	w.act(path, "change_dns_ptr", object{"ip": at(lb, "load_balancer", "public_net", "ipv4", "ip"), "dns_ptr": "lb.example.com"})
+	if ip := w.do(200, "GET", "/primary_ips/"+kept, nil); !strings.Contains(fmt.Sprint(ip), "lb.example.com") {
+		w.Errorf("reverse DNS of the Primary IP: %v", ip)
+	}
 	for version, id := range map[string]string{"ipv4": kept, "ipv6": follows} {
 		ip := w.do(200, "GET", "/primary_ips/"+id, nil)
 		if at(ip, "primary_ip", "assignee_type") != "load_balancer" || idOf(at(lb, "load_balancer", "public_net", version)) != id {
@@ -334,7 +334,8 @@ func loadBalancerPrimaryIPScenario(w *world) {
 		}
 	}
 	w.refuse(422, "must_be_unassigned", "DELETE", "/primary_ips/"+kept, nil)
-	body["name"] = "late"
+	body["name"], body["location"] = "late", "fsn1"
+	delete(body, "network_zone")
 	w.refuse(422, "primary_ip_assigned", "POST", "/load_balancers", body)
 	elsewhere := w.create("primary_ip", "/primary_ips", object{"name": "elsewhere", "type": "ipv6", "location": "hel1"})
 	body["public_net"] = object{"ipv4": json.Number(elsewhere)}
