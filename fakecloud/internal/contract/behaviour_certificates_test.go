@@ -76,8 +76,10 @@ func TestOnlyAFailedManagedCertificateIsRetried(t *testing.T) {
 		return "/certificates/" + id
 	}
 	w.refuseAction("unsupported_error", path(uploadedCertificate(w, "uploaded")), "retry", nil)
-	w.refuseAction("unsupported_error", path(managedCertificate("issued.example.com")), "retry", nil)
-	w.act(path(managedCertificate("www.ca-dns-validation-failed.invalid")), "retry", nil)
+	w.refuseAction("unsupported_error", path(managedCertificate("invalid.example.com")), "retry", nil)
+	for _, domain := range []string{"www.ca-dns-validation-failed.invalid", "www.example.invalid"} {
+		w.act(path(managedCertificate(domain)), "retry", nil)
+	}
 }
 
 var issuanceErrors = []string{

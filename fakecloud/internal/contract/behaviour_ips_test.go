@@ -254,8 +254,13 @@ func TestAnIPv6AddressIsANetwork(t *testing.T) {
 		w.primaryIP("ipv6"): "primary_ip",
 		"/floating_ips/" + w.create("floating_ip", "/floating_ips", object{"type": "ipv6", "home_location": "fsn1"}): "floating_ip",
 	} {
-		if ip := at(w.do(200, "GET", path, nil), key, "ip").(string); !strings.HasSuffix(ip, "::/64") {
+		ip := at(w.do(200, "GET", path, nil), key, "ip").(string)
+		if !strings.HasSuffix(ip, "::/64") {
 			t.Errorf("%s: %s", path, ip)
+		}
+		found := w.list("/primary_ips?ip="+strings.TrimSuffix(ip, "/64")+"1", "primary_ips")
+		if key == "primary_ip" && len(found) != 1 {
+			t.Errorf("%d Primary IPs are found by the first address of %s", len(found), ip)
 		}
 	}
 }
