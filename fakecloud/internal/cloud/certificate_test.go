@@ -80,12 +80,10 @@ func named(names ...string) func(*x509.Certificate) {
 
 func certificateProject(t *testing.T, o Options) (Project, *clocktesting.FakeClock) {
 	t.Helper()
-	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
-	o.Clock = clock
-	c := New(o)
-	t.Cleanup(c.Close)
-	p, _ := c.Project(1)
-	return p, clock
+	if o.Profile == nil {
+		o.Profile = ProfileInstant
+	}
+	return serverCloud(t, o)
 }
 
 func TestAnUploadedCertificateIsDescribed(t *testing.T) {
@@ -94,10 +92,7 @@ func TestAnUploadedCertificateIsDescribed(t *testing.T) {
 	ca := newTestCA(t)
 	leaf := ca.issue(t, named("example.com", "www.example.com"))
 	chain := leaf.pem() + ca.pem()
-	c, _, err := p.UploadCertificate(UploadCertificate{Name: "web", Certificate: chain, PrivateKey: leaf.keyPEM(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := did(p.UploadCertificate(UploadCertificate{Name: "web", Certificate: chain, PrivateKey: leaf.keyPEM(t)}))(t)
 	if c.Type != CertificateUploaded || c.Certificate != chain || c.PrivateKey != leaf.keyPEM(t) ||
 		!c.NotValidAfter.Equal(leaf.cert.NotAfter) || !c.NotValidBefore.Equal(leaf.cert.NotBefore) ||
 		!slices.Equal(c.DomainNames, []string{"example.com", "www.example.com"}) {
@@ -361,9 +356,7 @@ func TestManagedCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 	if renewals < 6 || renewals > 8 {
 		t.Errorf("%d renewals in about 14 months", renewals)
 	}
-	if err := p.DeleteCertificate(c.ID); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.DeleteCertificate(c.ID))
 	clock.Step(100 * 24 * time.Hour)
 	if n := p.View().Certificates.Len(); n != 0 {
 		t.Errorf("a renewal restored the deleted certificate: %d", n)

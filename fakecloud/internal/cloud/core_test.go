@@ -20,11 +20,7 @@ import (
 // clockedCloud returns a cloud whose actions take a minute on a clock that only the test moves.
 func clockedCloud(t *testing.T) (Project, *testclock.FakeClock) {
 	t.Helper()
-	clk := testclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
-	c := New(Options{Clock: clk, Profile: ProfileFixed(time.Minute)})
-	t.Cleanup(c.Close)
-	p, _ := c.Project(1)
-	return p, clk
+	return serverCloud(t, Options{Profile: ProfileFixed(time.Minute)})
 }
 
 // putKey stores an SSH key without going through the API's rules.
@@ -394,9 +390,7 @@ func TestAwaitReturnsWhenTheConditionHolds(t *testing.T) {
 		result <- p.Await(t.Context(), func(st *State) bool { return !st.Actions.Locked(ref) })
 	}()
 	clk.Step(time.Minute)
-	if err := <-result; err != nil {
-		t.Fatal(err)
-	}
+	check(t, <-result)
 	if got, _ := p.View().Actions.Get(a.ID); got.Status != ActionSuccess {
 		t.Errorf("status %s", got.Status)
 	}

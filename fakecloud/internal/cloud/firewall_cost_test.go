@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	testclock "k8s.io/utils/clock/testing"
-
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cputime"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
@@ -86,9 +84,7 @@ func compare(t *testing.T, what string, fewest, most int, prepare func(int) func
 // costCloud returns a project whose actions end at once.
 func costCloud(t *testing.T) Project {
 	t.Helper()
-	c := New(Options{Clock: testclock.NewFakeClock(testNow), Catalogue: serverCatalogue()})
-	t.Cleanup(c.Close)
-	p, _ := c.Project(1)
+	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
 	return p
 }
 
@@ -129,7 +125,7 @@ func mustFirewall(t *testing.T, p Project, name string, to ...FirewallTarget) in
 	return f.ID
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -167,10 +167,7 @@ func TestALabelSelectorAppliesAFirewallByAnActionOfTheServer(t *testing.T) {
 	clk.Step(time.Second)
 	in := smallServer("new")
 	in.Labels, in.StartAfterCreate = map[string]string{"role": "web"}, false
-	created, _, err := p.CreateServer(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := did(p.CreateServer(in))(t)
 	server := created.Server.Ref()
 	pending, applied := []ServerFirewall{{f.ID, true, false}}, []ServerFirewall{{f.ID, false, true}}
 	wantShown := func(when string, want []ServerFirewall) {
@@ -211,13 +208,9 @@ func TestALabelSelectorAppliesAFirewallByAnActionOfTheServer(t *testing.T) {
 	wantShown("in the end", applied)
 
 	// Neither a second selector nor the direct application leaves the server unprotected for a moment.
-	if _, _, err := p.ApplyFirewall(f.ID, []FirewallTarget{{Server: server.ID}}); err != nil {
-		t.Fatal(err)
-	}
+	did(p.ApplyFirewall(f.ID, []FirewallTarget{{Server: server.ID}}))(t)
 	clk.Step(time.Second)
-	if _, _, err := p.RemoveFirewall(f.ID, []FirewallTarget{{Server: server.ID}}); err != nil {
-		t.Fatal(err)
-	}
+	did(p.RemoveFirewall(f.ID, []FirewallTarget{{Server: server.ID}}))(t)
 	clk.Step(time.Second)
 	if s, _ := p.View().Servers.Get(server.ID); !slices.Equal(s.Firewalls, applied) {
 		t.Errorf("when only the selector is left, the server shows the firewalls %v", s.Firewalls)

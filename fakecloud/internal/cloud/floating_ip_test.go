@@ -67,13 +67,8 @@ func TestAssigningAFloatingIPFailsWhenItsServerIsDeleted(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	s := offServer(t, p, clk, smallServer("a")).ID
 	f := mustFloatingIP(t, p, CreateFloatingIP{Type: IPv6, HomeLocation: "fsn1"})
-	if _, _, err := p.DeleteServer(s); err != nil {
-		t.Fatal(err)
-	}
-	action, _, err := p.AssignFloatingIP(f.ID, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	did(p.DeleteServer(s))(t)
+	action := did(p.AssignFloatingIP(f.ID, s))(t)
 	clk.Step(time.Second)
 	got, _ := p.View().Actions.Get(action)
 	if left, _ := p.View().FloatingIPs.Get(f.ID); got.Status != ActionFailed || left.Server != 0 {
@@ -88,9 +83,7 @@ func TestAnIPv6FloatingIPHasAtMostAHundredReverseDNSEntries(t *testing.T) {
 	ip := f.IP.Addr()
 	for i := range MaxDNSPtrsPerFloatingIP {
 		ip = ip.Next()
-		if _, _, err := p.ChangeFloatingIPDNSPtr(f.ID, ChangeDNSPtr{IP: ip, Ptr: new(fmt.Sprintf("h%d.example.com", i))}); err != nil {
-			t.Fatal(err)
-		}
+		did(p.ChangeFloatingIPDNSPtr(f.ID, ChangeDNSPtr{IP: ip, Ptr: new(fmt.Sprintf("h%d.example.com", i))}))(t)
 	}
 	_, _, err := p.ChangeFloatingIPDNSPtr(f.ID, ChangeDNSPtr{IP: ip.Next(), Ptr: new("more.example.com")})
 	wantCode(t, "one more", err, "resource_limit_exceeded")

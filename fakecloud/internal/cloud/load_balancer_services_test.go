@@ -103,10 +103,7 @@ func TestUpdatingAServiceIsAPatch(t *testing.T) {
 	update := func(in ServiceInput) LoadBalancerService {
 		t.Helper()
 		in.ListenPort = new(80)
-		action, _, err := p.UpdateLoadBalancerService(lb.ID, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		action := did(p.UpdateLoadBalancerService(lb.ID, in))(t)
 		ended(t, p, clk, action, "")
 		s, _ := getLB(t, p, lb.ID).Service(80)
 		return *s
@@ -189,10 +186,7 @@ func TestCertificatesAreLimitedByTheType(t *testing.T) {
 		t.Fatalf("the same certificate again: %v", err)
 	}
 	ended(t, p, clk, action, "")
-	action, _, err = p.DeleteLoadBalancerService(lb.ID, 443)
-	if err != nil {
-		t.Fatal(err)
-	}
+	action = did(p.DeleteLoadBalancerService(lb.ID, 443))(t)
 	ended(t, p, clk, action, "")
 	if c, _ := p.View().Certificates.Get(a); len(c.UsedBy) != 1 {
 		t.Error("the certificate is still used by the other service")

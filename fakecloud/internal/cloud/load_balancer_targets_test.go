@@ -98,11 +98,9 @@ func TestInvalidTargetsAreRefused(t *testing.T) {
 func TestOnlyOwnedDedicatedServersCanBeTargets(t *testing.T) {
 	t.Parallel()
 	p, n, clk := lbCloud(t, func(o *Options) { o.DedicatedServers = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/28")} })
-	if _, _, err := p.AddSubnet(n.ID, Subnet{
+	did(p.AddSubnet(n.ID, Subnet{
 		Type: SubnetVSwitch, IPRange: netip.MustParsePrefix("10.0.9.0/24"), NetworkZone: "eu-central", VSwitchID: 5000,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	clk.Step(time.Second)
 	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID})
 	for ip, want := range map[string]string{
@@ -151,11 +149,11 @@ func TestTargetsAreAddedOnceAndRemoved(t *testing.T) {
 	do(remove, selectorTarget("a"), "not_found")
 	do(remove, byIPv6, "")
 	do(remove, ipTarget("203.0.113.9"), "")
-	if got := getServer(t, p, s.ID).LoadBalancers; len(got) != 1 {
+	if got := server(t, p, s.ID).LoadBalancers; len(got) != 1 {
 		t.Errorf("the server is still selected, but has the load balancers %v", got)
 	}
 	do(remove, selectorTarget("a=1"), "")
-	if got := getServer(t, p, s.ID).LoadBalancers; len(got) != 0 {
+	if got := server(t, p, s.ID).LoadBalancers; len(got) != 0 {
 		t.Errorf("load balancers of the server: %v", got)
 	}
 	do(add, privateTarget(s), "")
@@ -230,9 +228,7 @@ func TestLabelSelectorTargetsFollowTheLabels(t *testing.T) {
 	label(b, web)
 	expect("b is labelled", "a b", "a/private")
 	must(t, p, func(tx *Tx) {
-		if err := tx.joinNetwork(Join{Member: b.Ref(), Zone: "eu-central", Network: n.ID}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, tx.joinNetwork(Join{Member: b.Ref(), Zone: "eu-central", Network: n.ID}))
 		tx.joined(b.Ref(), n.ID)
 	})
 	expect("b joins the network", "a b", "a/private b/private")
@@ -278,14 +274,12 @@ func TestPrivateTargetsAreRemovedWithTheNetwork(t *testing.T) {
 			if got := describe(p, lb.Targets); got != "s/private other !x[s/private]" {
 				t.Fatalf("targets %s", got)
 			}
-			if err := leave(t, p, lb, s, n); err != nil {
-				t.Fatal(err)
-			}
+			check(t, leave(t, p, lb, s, n))
 			clk.Step(time.Second)
 			if got := describe(p, getLB(t, p, lb.ID).Targets); got != "other !x[]" {
 				t.Errorf("targets %s", got)
 			}
-			if got := getServer(t, p, s.ID).LoadBalancers; len(got) != 0 {
+			if got := server(t, p, s.ID).LoadBalancers; len(got) != 0 {
 				t.Errorf("the server's load balancers: %v", got)
 			}
 		})
@@ -296,10 +290,7 @@ func TestALoadBalancerThatCannotBeDetachedStaysInItsNetwork(t *testing.T) {
 	t.Parallel()
 	p, n, clk := lbCloud(t)
 	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID})
-	detach, _, err := p.WithOutcome(&ActionOutcome{Fail: true}).DetachLoadBalancerFromNetwork(lb.ID, n.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	detach := did(p.WithOutcome(&ActionOutcome{Fail: true}).DetachLoadBalancerFromNetwork(lb.ID, n.ID))(t)
 	ended(t, p, clk, detach, ActionFailedCode)
 	if m, _ := p.View().Networks.Get(n.ID); len(m.Members) != 1 || m.Members[0].Status != MemberOK {
 		t.Errorf("members after a failed detach: %+v", m.Members)

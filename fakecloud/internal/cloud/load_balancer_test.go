@@ -19,8 +19,7 @@ var lbTypes = []*LoadBalancerType{
 // lbCloud returns a project whose actions take a second. It has a network "net" like networkCloud.
 func lbCloud(t *testing.T, change ...func(*Options)) (Project, *Network, *testclock.FakeClock) {
 	t.Helper()
-	clk := testclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
-	o := Options{Clock: clk, Profile: ProfileFixed(time.Second), Catalogue: &Catalogue{
+	o := Options{Catalogue: &Catalogue{
 		Locations: []*Location{
 			{ID: 1, Name: "fsn1", NetworkZone: "eu-central"}, {ID: 2, Name: "nbg1", NetworkZone: "eu-central"},
 			{ID: 4, Name: "ash", NetworkZone: "us-east"},
@@ -30,9 +29,7 @@ func lbCloud(t *testing.T, change ...func(*Options)) (Project, *Network, *testcl
 	for _, f := range change {
 		f(&o)
 	}
-	c := New(o)
-	t.Cleanup(c.Close)
-	p, _ := c.Project(1)
+	p, clk := serverCloud(t, o)
 	return p, lbNetwork(t, p, "net", "10.0"), clk
 }
 
@@ -63,9 +60,7 @@ func lbServer(t *testing.T, p Project, name string, labels map[string]string, ne
 		l, _ := tx.Catalogue.Location("fsn1")
 		v4, err4 := tx.TakeIPv4()
 		v6, err6 := tx.TakeIPv6()
-		if err := errors.Join(err4, err6); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(err4, err6))
 		s = &Server{Meta: tx.NewMeta(name, labels), Status: ServerRunning, Location: l}
 		for _, ip := range []*PrimaryIP{
 			{Meta: tx.NewMeta(name+"-4", nil), Type: IPv4, IP: netip.PrefixFrom(v4, 32), Location: l, Assignee: s.Ref()},
@@ -77,22 +72,11 @@ func lbServer(t *testing.T, p Project, name string, labels map[string]string, ne
 		tx.Servers.Put(s)
 		tx.refreshTargets(s.ID)
 		for _, n := range networks {
-			if err := tx.joinNetwork(Join{Member: s.Ref(), Zone: "eu-central", Network: n.ID}); err != nil {
-				t.Fatal(err)
-			}
+			check(t, tx.joinNetwork(Join{Member: s.Ref(), Zone: "eu-central", Network: n.ID}))
 			tx.joined(s.Ref(), n.ID)
 		}
 	})
-	return getServer(t, p, s.ID)
-}
-
-func getServer(t *testing.T, p Project, id int64) *Server {
-	t.Helper()
-	s, ok := p.View().Servers.Get(id)
-	if !ok {
-		t.Fatalf("server %d is gone", id)
-	}
-	return s
+	return server(t, p, s.ID)
 }
 
 func getLB(t *testing.T, p Project, id int64) *LoadBalancer {
@@ -263,19 +247,13 @@ func TestAnActionThatFailsDoesNotChangeALoadBalancer(t *testing.T) {
 	t.Parallel()
 	p, _, clk := lbCloud(t)
 	lb := newLB(t, p, clk, CreateLoadBalancer{})
-	add, _, err := p.WithOutcome(&ActionOutcome{Fail: true}).AddLoadBalancerService(lb.ID, tcp(80, 80))
-	if err != nil {
-		t.Fatal(err)
-	}
+	add := did(p.WithOutcome(&ActionOutcome{Fail: true}).AddLoadBalancerService(lb.ID, tcp(80, 80)))(t)
 	ended(t, p, clk, add, ActionFailedCode)
 	if len(getLB(t, p, lb.ID).Services) != 0 {
 		t.Error("a failed action added a service")
 	}
 	s := lbServer(t, p, "s", nil)
-	add, _, err = p.AddLoadBalancerTarget(lb.ID, serverTarget(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	add = did(p.AddLoadBalancerTarget(lb.ID, serverTarget(s)))(t)
 	must(t, p, func(tx *Tx) { tx.removeServer(s.ID) })
 	ended(t, p, clk, add, "invalid_input")
 }
@@ -296,7 +274,7 @@ func TestALoadBalancerWhoseCreationFailsStaysWithoutItsNetwork(t *testing.T) {
 	}
 	ended(t, p, clk, action, ActionFailedCode)
 	got := getLB(t, p, lb.ID)
-	if len(got.PrivateNets) != 0 || len(got.Targets) != 0 || len(getServer(t, p, s.ID).LoadBalancers) != 0 {
+	if len(got.PrivateNets) != 0 || len(got.Targets) != 0 || len(server(t, p, s.ID).LoadBalancers) != 0 {
 		t.Errorf("%+v", got)
 	}
 	if m, _ := p.View().Networks.Get(n.ID); len(m.Members) != 1 {
@@ -314,13 +292,10 @@ func TestDeletingALoadBalancerReleasesEverything(t *testing.T) {
 		Targets:  []TargetInput{serverTarget(s), selectorTarget("a=b")},
 		Services: []ServiceInput{{Protocol: new("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{cert}}}},
 	})
-	if got := getServer(t, p, s.ID).LoadBalancers; !slices.Equal(got, []int64{lb.ID}) {
+	if got := server(t, p, s.ID).LoadBalancers; !slices.Equal(got, []int64{lb.ID}) {
 		t.Errorf("the server's load balancers: %v", got)
 	}
-	del, _, err := p.WithOutcome(&ActionOutcome{Fail: true}).DeleteLoadBalancer(lb.ID, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	del := did(p.WithOutcome(&ActionOutcome{Fail: true}).DeleteLoadBalancer(lb.ID, false))(t)
 	if !getLB(t, p, lb.ID).Deleting {
 		t.Error("not marked as being deleted")
 	}
@@ -328,16 +303,13 @@ func TestDeletingALoadBalancerReleasesEverything(t *testing.T) {
 	if getLB(t, p, lb.ID).Deleting {
 		t.Error("still marked as being deleted")
 	}
-	del, _, err = p.DeleteLoadBalancer(lb.ID, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	del = did(p.DeleteLoadBalancer(lb.ID, false))(t)
 	ended(t, p, clk, del, "")
 	st := p.View()
 	if _, ok := st.LoadBalancers.Get(lb.ID); ok {
 		t.Error("still there")
 	}
-	if got := getServer(t, p, s.ID).LoadBalancers; len(got) != 0 {
+	if got := server(t, p, s.ID).LoadBalancers; len(got) != 0 {
 		t.Errorf("the server's load balancers: %v", got)
 	}
 	if c, _ := st.Certificates.Get(cert); len(c.UsedBy) != 0 {
@@ -373,10 +345,7 @@ func TestChangingTheTypeOfALoadBalancer(t *testing.T) {
 	if _, _, err := p.ChangeLoadBalancerType(lb.ID, "huge"); codeOf(err) != "load_balancer_type" {
 		t.Errorf("an unknown type: %v", err)
 	}
-	action, _, err := p.ChangeLoadBalancerType(lb.ID, "1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	action := did(p.ChangeLoadBalancerType(lb.ID, "1"))(t)
 	ended(t, p, clk, action, "")
 	if a, _ := p.View().Actions.Get(action); a.Command != "change_load_balancer_type" {
 		t.Errorf("command %s", a.Command)

@@ -15,20 +15,8 @@ import (
 // 10.0.0.0/16 with the subnet 10.0.1.0/24 in eu-central.
 func networkCloud(t *testing.T) (Project, *Network, *testclock.FakeClock) {
 	t.Helper()
-	clk := testclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
-	c := New(Options{Clock: clk, Profile: ProfileFixed(time.Second), Catalogue: &Catalogue{Locations: []*Location{
-		{ID: 1, Name: "fsn1", NetworkZone: "eu-central"}, {ID: 4, Name: "ash", NetworkZone: "us-east"},
-	}}})
-	t.Cleanup(c.Close)
-	p, _ := c.Project(1)
-	n, _, err := p.CreateNetwork(CreateNetwork{
-		Name: "net", IPRange: netip.MustParsePrefix("10.0.0.0/16"),
-		Subnets: []Subnet{{Type: SubnetCloud, IPRange: netip.MustParsePrefix("10.0.1.0/24"), NetworkZone: "eu-central"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, n, clk
+	p, clk := serverCloud(t, Options{})
+	return p, lbNetwork(t, p, "net", "10.0"), clk
 }
 
 // putServer stores a server that is not in any network.
@@ -91,9 +79,7 @@ func TestASubnetWithoutARangeGetsTheFirstFree24(t *testing.T) {
 	t.Parallel()
 	p, n, clk := networkCloud(t)
 	for _, want := range []string{"10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24"} {
-		if _, _, err := p.AddSubnet(n.ID, Subnet{Type: "cloud", NetworkZone: "eu-central"}); err != nil {
-			t.Fatal(err)
-		}
+		did(p.AddSubnet(n.ID, Subnet{Type: "cloud", NetworkZone: "eu-central"}))(t)
 		before, _ := p.View().Networks.Get(n.ID)
 		if _, _, err := p.AddSubnet(n.ID, Subnet{Type: "cloud", NetworkZone: "eu-central"}); codeOf(err) != "conflict" {
 			t.Errorf("while a change runs: %v, want conflict", err)
@@ -130,9 +116,7 @@ func TestRoutes(t *testing.T) {
 			t.Parallel()
 			p, n, clk := networkCloud(t)
 			existing := Route{netip.MustParsePrefix("10.100.0.0/24"), netip.MustParseAddr("10.0.1.4")}
-			if _, _, err := p.AddRoute(n.ID, existing); err != nil {
-				t.Fatal(err)
-			}
+			did(p.AddRoute(n.ID, existing))(t)
 			clk.Step(time.Second)
 			r := Route{netip.MustParsePrefix(tc.destination), netip.MustParseAddr(tc.gateway)}
 			_, st, err := p.AddRoute(n.ID, r)
@@ -152,9 +136,7 @@ func TestRoutes(t *testing.T) {
 			if _, _, err := p.DeleteRoute(n.ID, Route{r.Destination, netip.MustParseAddr("10.0.1.77")}); codeOf(err) != "not_found" {
 				t.Errorf("deleting with another gateway: %v", err)
 			}
-			if _, _, err := p.DeleteRoute(n.ID, r); err != nil {
-				t.Fatal(err)
-			}
+			did(p.DeleteRoute(n.ID, r))(t)
 			clk.Step(time.Second)
 			if got, _ := p.View().Networks.Get(n.ID); !slices.Equal(got.Routes, []Route{existing}) {
 				t.Errorf("after deleting: %v", got.Routes)
@@ -168,21 +150,17 @@ func TestAnAliasIPIsFreeWhenItsServerHasGivenItUp(t *testing.T) {
 	p, n, clk := networkCloud(t)
 	s, other := putServer(t, p, "s", "fsn1"), putServer(t, p, "other", "fsn1")
 	alias := netip.MustParseAddr("10.0.1.50")
-	if _, _, err := p.AttachServerToNetwork(s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{alias}}); err != nil {
-		t.Fatal(err)
-	}
+	did(p.AttachServerToNetwork(s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{alias}}))(t)
 	net, _ := p.View().Networks.Get(n.ID)
 	m, _ := net.Member(s.Ref())
-	if in := getServer(t, p, s.ID).PrivateNets; len(in) != 0 || m.Status != MemberAttaching || m.IP.String() != "10.0.1.1" {
+	if in := server(t, p, s.ID).PrivateNets; len(in) != 0 || m.Status != MemberAttaching || m.IP.String() != "10.0.1.1" {
 		t.Fatalf("while attaching: %v, %+v", in, m)
 	}
 	if err := p.DeleteNetwork(n.ID); codeOf(err) != "conflict" {
 		t.Errorf("deleting the network while attaching: %v", err)
 	}
 	clk.Step(time.Second)
-	if _, _, err := p.ChangeAliasIPs(s.ID, n.ID, []netip.Addr{netip.MustParseAddr("10.0.1.51")}); err != nil {
-		t.Fatal(err)
-	}
+	did(p.ChangeAliasIPs(s.ID, n.ID, []netip.Addr{netip.MustParseAddr("10.0.1.51")}))(t)
 	for _, want := range []string{"ip_not_available", ""} {
 		if _, _, err := p.AttachServerToNetwork(other.ID, AttachServerToNetwork{Network: n.ID, IP: alias}); codeOf(err) != want {
 			t.Errorf("an alias IP that is given up: %v, want %q", err, want)
@@ -197,9 +175,7 @@ func TestInvalidAttachmentsAreRefused(t *testing.T) {
 	s := putServer(t, p, "s", "fsn1")
 	taken := putServer(t, p, "taken", "fsn1")
 	wanted := AttachServerToNetwork{Network: n.ID, IP: netip.MustParseAddr("10.0.1.9")}
-	if _, _, err := p.AttachServerToNetwork(taken.ID, wanted); err != nil {
-		t.Fatal(err)
-	}
+	did(p.AttachServerToNetwork(taken.ID, wanted))(t)
 	clk.Step(time.Second)
 	addr := netip.MustParseAddr
 	for name, tc := range map[string]struct {
@@ -234,13 +210,10 @@ func TestInvalidAttachmentsAreRefused(t *testing.T) {
 func TestASubnetRunsOutOfAddresses(t *testing.T) {
 	t.Parallel()
 	p, _, clk := networkCloud(t)
-	small, _, err := p.CreateNetwork(CreateNetwork{
+	small := did(p.CreateNetwork(CreateNetwork{
 		Name: "small", IPRange: netip.MustParsePrefix("10.9.0.0/24"),
 		Subnets: []Subnet{{Type: "cloud", IPRange: netip.MustParsePrefix("10.9.0.0/29"), NetworkZone: "eu-central"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	// Three of the eight addresses are reserved: the first, the gateway's and the broadcast address.
 	seen := map[netip.Addr]bool{}
 	for i := range 6 {

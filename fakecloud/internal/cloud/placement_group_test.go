@@ -9,15 +9,9 @@ import (
 func TestAPlacementGroupHasAtMostTenServers(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
-	g, _, err := p.CreatePlacementGroup(CreatePlacementGroup{Name: "g", Type: "spread"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := did(p.CreatePlacementGroup(CreatePlacementGroup{Name: "g", Type: "spread"}))(t)
 	last := offServer(t, p, clk, smallServer("last")).ID
-	lost, _, err := p.AddServerToPlacementGroup(last, g.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lost := did(p.AddServerToPlacementGroup(last, g.ID))(t)
 	for i := range MaxServersPerPlacementGroup {
 		in := smallServer("n" + strconv.Itoa(i))
 		in.PlacementGroup = g.ID
@@ -27,13 +21,11 @@ func TestAPlacementGroupHasAtMostTenServers(t *testing.T) {
 		t.Error("in the group before the action has ended")
 	}
 	clk.Step(time.Minute)
-	_, _, err = p.AddServerToPlacementGroup(last, g.ID)
+	_, _, err := p.AddServerToPlacementGroup(last, g.ID)
 	wantCode(t, "add an eleventh server", err, "resource_limit_exceeded")
 	if a, _ := p.View().Actions.Get(lost); a.Status != ActionFailed || a.ErrorCode != "resource_limit_exceeded" {
 		t.Errorf("action that came too late: %+v", a)
 	}
-	if err := p.DeletePlacementGroup(g.ID); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.DeletePlacementGroup(g.ID))
 	checkInvariants(t, p.View(), p.cloud)
 }

@@ -19,9 +19,7 @@ func TestAServersPrimaryIPsAreCreatedAndDeletedWithIt(t *testing.T) {
 	if v4.IP.Bits() != 32 || v6.IP.Bits() != 64 || len(v6.DNSPtr) != 0 {
 		t.Errorf("addresses %s, %s", v4.IP, v6.IP)
 	}
-	if _, _, err := p.DeleteServer(s.ID); err != nil {
-		t.Fatal(err)
-	}
+	did(p.DeleteServer(s.ID))(t)
 	clk.Step(time.Second)
 	if n := p.View().PrimaryIPs.Len(); n != 0 || p.cloud.ips.v4.used.Len()+p.cloud.ips.v6.used.Len() != 0 {
 		t.Errorf("%d primary IPs stay", n)

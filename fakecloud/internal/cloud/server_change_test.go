@@ -107,10 +107,7 @@ func TestImagesOfAServer(t *testing.T) {
 func TestAServerHasANewVersionWhenAResourceThatItShowsChanges(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
-	g, _, err := p.CreatePlacementGroup(CreatePlacementGroup{Name: "g", Type: "spread"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := did(p.CreatePlacementGroup(CreatePlacementGroup{Name: "g", Type: "spread"}))(t)
 	in := smallServer("a")
 	in.PlacementGroup = g.ID
 	s := runningServer(t, p, clk, in)

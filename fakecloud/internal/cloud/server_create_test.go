@@ -80,13 +80,10 @@ func TestARefusedServerLeavesNothingBehind(t *testing.T) {
 func TestTheLocationOfANewServer(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{})
-	n, _, err := p.CreateNetwork(CreateNetwork{
+	n := did(p.CreateNetwork(CreateNetwork{
 		Name: "us", IPRange: netip.MustParsePrefix("10.0.0.0/16"),
 		Subnets: []Subnet{{Type: SubnetCloud, IPRange: netip.MustParsePrefix("10.0.1.0/24"), NetworkZone: "us-east"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ip, _, _, err := p.CreatePrimaryIP(CreatePrimaryIP{Name: "ash", Type: IPv4, Location: "ash"})
 	if err != nil {
 		t.Fatal(err)
@@ -129,12 +126,9 @@ func TestTheNameOfAnImageMeansTheOneForTheArchitecture(t *testing.T) {
 func testNetwork(t testing.TB, p Project, name, ipRange string) *Network {
 	t.Helper()
 	r := netip.MustParsePrefix(ipRange)
-	n, _, err := p.CreateNetwork(CreateNetwork{
+	n := did(p.CreateNetwork(CreateNetwork{
 		Name: name, IPRange: r, Subnets: []Subnet{{Type: SubnetCloud, IPRange: netip.PrefixFrom(r.Addr(), 28), NetworkZone: "eu-central"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return n
 }
 
@@ -189,9 +183,7 @@ func TestAFailedCreationLeavesAServerThatIsOffAndCanBeDeleted(t *testing.T) {
 	if net, _ := p.View().Networks.Get(n.ID); len(net.Members) != 0 {
 		t.Errorf("the place in the network is still taken: %v", net.Members)
 	}
-	if _, _, err := p.DeleteServer(out.Server.ID); err != nil {
-		t.Fatal(err)
-	}
+	did(p.DeleteServer(out.Server.ID))(t)
 	clk.Step(time.Second)
 	checkInvariants(t, p.View(), p.cloud)
 }

@@ -9,15 +9,11 @@ func TestAServerThatIsStartedAgainWhileItShutsDownStaysOn(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
-	if _, _, err := p.ShutdownServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.ShutdownServer(id))(t)
 	clk.Step(time.Second)
 	wantStatus(t, p, id, ServerStopping, false)
 	p.cloud.SetProfile(ProfileInstant)
-	if _, _, err := p.PowerOnServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.PowerOnServer(id))(t)
 	clk.Step(time.Hour)
 	wantStatus(t, p, id, ServerRunning, false)
 }
@@ -27,19 +23,13 @@ func TestAFailedPowerActionChangesNothing(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
 	for _, do := range []func(Project, int64) (int64, *State, error){Project.PowerOffServer, Project.ResetServer, Project.DeleteServer} {
-		if _, _, err := do(p.WithOutcome(&ActionOutcome{Fail: true}), id); err != nil {
-			t.Fatal(err)
-		}
+		did(do(p.WithOutcome(&ActionOutcome{Fail: true}), id))(t)
 		clk.Step(time.Second)
 		wantStatus(t, p, id, ServerRunning, false)
 	}
-	if _, _, err := p.PowerOffServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.PowerOffServer(id))(t)
 	clk.Step(time.Second)
-	if _, _, err := p.WithOutcome(&ActionOutcome{Fail: true}).PowerOnServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.WithOutcome(&ActionOutcome{Fail: true}).PowerOnServer(id))(t)
 	clk.Step(time.Second)
 	wantStatus(t, p, id, ServerOff, false)
 }
@@ -76,9 +66,7 @@ func TestRescueModeLastsUntilTheNextBootOrAnHour(t *testing.T) {
 	}
 	enable()
 	want("enabled", true)
-	if _, _, err := p.RebootServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.RebootServer(id))(t)
 	clk.Step(time.Second)
 	want("after a reboot", false)
 
@@ -91,9 +79,7 @@ func TestRescueModeLastsUntilTheNextBootOrAnHour(t *testing.T) {
 	want("after an hour", false)
 
 	enable()
-	if _, _, err := p.DisableServerRescue(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.DisableServerRescue(id))(t)
 	clk.Step(time.Second)
 	want("disabled", false)
 	_, _, _, err := p.EnableServerRescue(id, []int64{1})

@@ -29,9 +29,7 @@ func busyCloud(t testing.TB) *Cloud {
 	testNetwork(t, p, "one", "10.0.0.0/24")
 	testNetwork(t, p, "two", "10.1.0.0/24")
 	p.cloud.AddToken("secret", Token{Project: 1, ReadOnly: true, APIDate: testNow})
-	if err := p.cloud.AddProject("empty").SetLimits(Limits{KindServer: 3}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cloud.AddProject("empty").SetLimits(Limits{KindServer: 3}))
 	for _, err := range []error{
 		p.cloud.OfferServerType("big", "fsn1", catalogue.Offer{Available: new(false), PriceMonthly: new(3.5)}),
 		p.cloud.AddServerType(catalogue.NewServerType{Name: "huge", CopyOf: "big", Cores: 400}),
@@ -46,9 +44,7 @@ func busyCloud(t testing.TB) *Cloud {
 		run(m, m.rnd.Uint64(), 25, nil)
 	}
 	for s := range p.View().Servers.All() {
-		if err := p.cloud.ReportServerUsage(s.ID, hypervisor.Usage{CPU: 5}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, p.cloud.ReportServerUsage(s.ID, hypervisor.Usage{CPU: 5}))
 	}
 	for lb := range p.View().LoadBalancers.All() {
 		p.ReportLoadBalancerStats(lb.ID, LoadBalancerStats{OpenConnections: 3})
@@ -72,9 +68,7 @@ func busyCloud(t testing.TB) *Cloud {
 func saveText(t testing.TB, c *Cloud) string {
 	t.Helper()
 	var text bytes.Buffer
-	if err := c.Save(&text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Save(&text))
 	return text.String()
 }
 
@@ -364,9 +358,7 @@ func TestRestoreTellsSubscribers(t *testing.T) {
 // TestASnapshotHasTheTypeOfAServerThatTheCatalogueLacks shows that servers keep a type that was removed.
 func TestASnapshotHasTheTypeOfAServerThatTheCatalogueLacks(t *testing.T) {
 	p, _ := serverCloud(t, Options{Seed: 1})
-	if err := p.cloud.AddServerType(catalogue.NewServerType{Name: "huge", CopyOf: "small", Cores: 400}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cloud.AddServerType(catalogue.NewServerType{Name: "huge", CopyOf: "small", Cores: 400}))
 	in := smallServer("one")
 	in.ServerType = "huge"
 	mustCreate(t, p, in)
@@ -447,9 +439,7 @@ func TestADataPlaneProbesTheTargetsOfASnapshot(t *testing.T) {
 func TestSnapshotsOfEarlierVersions(t *testing.T) {
 	const file = "testdata/snapshot-1.jsonl"
 	if os.Getenv("UPDATE_SNAPSHOT") != "" {
-		if err := os.WriteFile(file, []byte(saveText(t, busyCloud(t))), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(file, []byte(saveText(t, busyCloud(t))), 0o600))
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -54,10 +54,7 @@ func TestAVolumeWhoseCreationFailsIsNotAttached(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	s := runningServer(t, p, clk, smallServer("node")).ID
-	out, _, err := p.WithOutcome(&ActionOutcome{Fail: true}).CreateVolume(CreateVolume{Name: "v", Size: 10, Server: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := did(p.WithOutcome(&ActionOutcome{Fail: true}).CreateVolume(CreateVolume{Name: "v", Size: 10, Server: s}))(t)
 	clk.Step(time.Minute)
 	v, _ := p.View().Volumes.Get(out.Volume.ID)
 	server, _ := p.View().Servers.Get(s)
