@@ -133,9 +133,7 @@ func TestActionsThatDoNotChangeAGuestAreNotTasks(t *testing.T) {
 	on := mustCreate(t, p, smallServer("on")).Server.ID
 	off := mustCreate(t, p, smallServer("off")).Server.ID
 	did(p.PowerOffServer(off))(t)
-	if _, _, err := p.AttachServerToNetwork(on, AttachServerToNetwork{Network: n.ID}); err != nil {
-		t.Fatal(err)
-	}
+	did(p.AttachServerToNetwork(on, AttachServerToNetwork{Network: n.ID}))(t)
 	h := attach(t, p, hypervisor.Options{})
 	for name, do := range map[string]func() (int64, *State, error){
 		"power on when on":   func() (int64, *State, error) { return p.PowerOnServer(on) },
