@@ -45,6 +45,7 @@ func TestARuleOfAFirewallHasAddressesOfItsDirectionAndPortsOfItsProtocol(t *test
 		"a range of three ports":      {"port": "80-90-99"},
 		"inbound, with targets, too":  {"destination_ips": out},
 		"an address of IPv4 as IPv6":  {"source_ips": []any{"::1/128", "::ffff:192.0.2.1/128"}},
+		"a very long description":     {"description": strings.Repeat("ü", 256)},
 	} {
 		if response := w.send("POST", "/firewalls", object{"name": "new", "rules": ruleWith(changes)}); response.Code != 422 {
 			t.Errorf("%s: %d %s", name, response.Code, response.Body)
@@ -55,6 +56,7 @@ func TestARuleOfAFirewallHasAddressesOfItsDirectionAndPortsOfItsProtocol(t *test
 		"a last one": {"port": "65535"},
 		"any port":   {"port": "any"},
 		"all of v6":  {"source_ips": []any{"::/0"}},
+		"described":  {"description": strings.Repeat("ü", 255)},
 		"100 blocks": {"source_ips": blocks(100)},
 		"a network":  {"source_ips": []any{"10.0.1.0/24", "2001:db8:ff00:42::/64"}},
 		"outbound":   {"direction": "out", "source_ips": []any{}, "destination_ips": out},
