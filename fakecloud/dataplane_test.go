@@ -64,6 +64,13 @@ func newBalanced(t *testing.T) balanced {
 	return b
 }
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (b balanced) server(t *testing.T, name string) *hcloud.Server {
 	t.Helper()
 	result, _, err := b.client.Server.Create(t.Context(), hcloud.ServerCreateOpts{
@@ -102,9 +109,7 @@ func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string
 		if have == want {
 			return
 		}
-		if err := b.Step(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
+		check(t, b.Step(t.Context(), time.Second))
 		if t.Context().Err() != nil {
 			t.Fatalf("health %s, want %s", have, want)
 		}
@@ -210,9 +215,7 @@ func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 // follow waits until the data plane has followed all changes.
 func (b balanced) follow(t *testing.T) {
 	t.Helper()
-	if err := b.Step(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Step(t.Context(), 0))
 }
 
 // After a snapshot was loaded, load balancers that it has listen again, and others do not listen any more.
@@ -241,16 +244,12 @@ func TestTheDataPlaneFollowsASnapshot(t *testing.T) {
 	}
 	saved := create("saved")
 	var text bytes.Buffer
-	if err := b.Save(ctx, &text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Save(ctx, &text))
 	later := create("later")
 	if _, _, err := b.client.LoadBalancer.DeleteWithResult(ctx, saved); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Restore(ctx, &text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Restore(ctx, &text))
 	b.awaitHealth(t, saved, "healthy")
 	url := fmt.Sprintf("http://%s/", net.JoinHostPort(saved.PublicNet.IPv4.IP.String(), "8081"))
 	if got := b.get(ctx, t, url); got != "200 web-0" {

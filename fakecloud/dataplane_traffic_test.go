@@ -46,9 +46,7 @@ func (b balanced) awaitTrafficOf(t *testing.T, s *hcloud.Server, send func()) {
 			return
 		}
 		send()
-		if err := b.Step(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
+		check(t, b.Step(t.Context(), time.Second))
 		if t.Context().Err() != nil {
 			t.Fatalf("metrics of the network are %v, want them positive", m)
 		}
@@ -81,9 +79,7 @@ func (b balanced) awaitAnswer(t *testing.T, lb *hcloud.LoadBalancer, want string
 	t.Helper()
 	url := fmt.Sprintf("http://%s/", net.JoinHostPort(lb.PublicNet.IPv4.IP.String(), "8080"))
 	for b.get(t.Context(), t, url) != want {
-		if err := b.Step(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
+		check(t, b.Step(t.Context(), time.Second))
 		if t.Context().Err() != nil {
 			t.Fatalf("no answer %s", want)
 		}
@@ -95,9 +91,7 @@ var networkSeries = []string{"network.0.bandwidth.in", "network.0.bandwidth.out"
 func TestTrafficToAPrivateAddressDoesNotCount(t *testing.T) {
 	t.Parallel()
 	b := newBalanced(t)
-	if err := b.SetSpeed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.SetSpeed(t.Context(), 0))
 	network, _, err := b.client.Network.Create(t.Context(), hcloud.NetworkCreateOpts{
 		Name: "n", IPRange: ipNet("10.0.0.0/16"), Subnets: []hcloud.NetworkSubnet{{
 			Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: ipNet("10.0.1.0/24"),

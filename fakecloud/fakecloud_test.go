@@ -40,9 +40,7 @@ func TestAClientSeesARunningActionProgress(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{Actions: "60s"})
 	defer c.Close()
-	if err := c.SetSpeed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.SetSpeed(t.Context(), 0))
 	client := c.Client()
 	server, _, err := client.Server.Create(t.Context(), hcloud.ServerCreateOpts{
 		Name: "one", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
@@ -59,8 +57,6 @@ func TestAClientSeesARunningActionProgress(t *testing.T) {
 		if err != nil || len(all) == 0 || all[0].Progress != want {
 			t.Errorf("a list at %d %%: %+v, %v", want, all, err)
 		}
-		if err := c.Step(t.Context(), 15*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.Step(t.Context(), 15*time.Second))
 	}
 }

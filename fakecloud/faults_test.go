@@ -213,9 +213,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-				if err := c.SetSpeed(t.Context(), 0); err != nil {
-					t.Fatal(err)
-				}
+				check(t, c.SetSpeed(t.Context(), 0))
 				if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: effect}); err != nil {
 					t.Fatal(err)
 				}
@@ -240,9 +238,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 					case a = <-answers:
 						waiting = false
 					default:
-						if err := c.Step(t.Context(), time.Hour); err != nil {
-							t.Fatal(err)
-						}
+						check(t, c.Step(t.Context(), time.Hour))
 					}
 				}
 				want := 201
@@ -263,9 +259,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 func TestARequestIsNotCarriedOutIfItsClientLeavesDuringTheDelay(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-		if err := c.SetSpeed(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.SetSpeed(t.Context(), 0))
 		if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
@@ -291,9 +285,7 @@ func TestARequestIsNotCarriedOutIfItsClientLeavesDuringTheDelay(t *testing.T) {
 func TestTheJournalShowsTheStatusOfALateAnswer(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-		if err := c.SetSpeed(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.SetSpeed(t.Context(), 0))
 		late := fault.Latency(time.Hour)
 		late.After = true
 		if _, err := c.Faults().Add(t.Context(), fault.Rule{Effect: late}); err != nil {
@@ -321,9 +313,7 @@ func TestTheJournalShowsTheStatusOfALateAnswer(t *testing.T) {
 func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{RateLimit: 3600}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-		if err := c.SetSpeed(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.SetSpeed(t.Context(), 0))
 		if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 || a.header.Get("RateLimit-Remaining") != "3599" {
 			t.Fatalf("%+v", a)
 		}
@@ -335,9 +325,7 @@ func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 		}
-		if err := c.Step(t.Context(), 2*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.Step(t.Context(), 2*time.Second))
 		if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 || a.header.Get("RateLimit-Remaining") != "1" {
 			t.Errorf("two seconds later: %+v", a)
 		}
@@ -351,9 +339,7 @@ func TestAnEmptyProject(t *testing.T) {
 	ctx := t.Context()
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
-	if err := orderServer(ctx, c, "one"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, orderServer(ctx, c, "one"))
 	server, _, err := c.Client().Server.GetByName(ctx, "one")
 	if err != nil {
 		t.Fatal(err)
@@ -403,9 +389,7 @@ func TestASlowAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"slow", "usual"} {
-		if err := orderServer(ctx, c, name); err != nil {
-			t.Fatal(err)
-		}
+		check(t, orderServer(ctx, c, name))
 	}
 	due, err := c.Timeline(ctx)
 	if err != nil || len(due) != 2 || due[1].Time.Sub(due[0].Time) != time.Hour-time.Minute {

@@ -26,22 +26,23 @@ func stateOf(t *testing.T, c *fakecloud.Cloud) []byte {
 	return state
 }
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // preparedCloud returns a cloud that stands still, with some servers and with actions that take a minute.
 func preparedCloud(t testing.TB, servers int, o fakecloud.Options) *fakecloud.Cloud {
 	t.Helper()
 	c := fakecloud.New(o)
 	t.Cleanup(c.Close)
-	if err := c.SetSpeed(context.Background(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.SetSpeed(context.Background(), 0))
 	for i := range servers {
-		if err := orderServer(context.Background(), c, fmt.Sprintf("server-%d", i)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, orderServer(context.Background(), c, fmt.Sprintf("server-%d", i)))
 	}
-	if err := c.SetProfile(context.Background(), "1m"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.SetProfile(context.Background(), "1m"))
 	return c
 }
 
