@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -78,25 +77,6 @@ func (d *discard) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// crowd returns a cloud with n servers. It makes it once for all benchmarks.
-var crowd = sync.OnceValue(func() map[int]*fakecloud.Cloud {
-	clouds := map[int]*fakecloud.Cloud{}
-	for _, n := range []int{100, 100_000} {
-		c := fakecloud.New(fakecloud.Options{})
-		for i := range n {
-			w := httptest.NewRecorder()
-			r := httptest.NewRequest("POST", "/v1/servers", bytes.NewReader([]byte(serverBody(i))))
-			r.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
-			c.Handler().ServeHTTP(w, r)
-			if w.Code != 201 {
-				panic(fmt.Sprintf("create server %d: %d %s", i, w.Code, w.Body))
-			}
-		}
-		clouds[n] = c
-	}
-	return clouds
-})
-
 // serveOne measures how long a cloud takes to answer one request within the process.
 func serveOne(b *testing.B, c *fakecloud.Cloud, r *http.Request) {
 	b.Helper()
@@ -105,40 +85,6 @@ func serveOne(b *testing.B, c *fakecloud.Cloud, r *http.Request) {
 	for b.Loop() {
 		w.reset()
 		c.Handler().ServeHTTP(w, r)
-	}
-}
-
-// BenchmarkListPageOne must cost about the same with 100 and with 100,000 servers.
-func BenchmarkListPageOne(b *testing.B) {
-	for _, n := range []int{100, 100_000} {
-		for _, query := range []string{"", "?sort=name", "?name=server-77"} {
-			b.Run(fmt.Sprintf("%d servers%s", n, query), func(b *testing.B) {
-				c := crowd()[n]
-				r := apiRequest(b, "GET", "/v1/servers"+query, "")
-				serveOne(b, c, r)
-			})
-		}
-	}
-}
-
-// BenchmarkListPageOneAfterAWrite renames a server before each list, so that the page must be encoded again.
-func BenchmarkListPageOneAfterAWrite(b *testing.B) {
-	for _, n := range []int{100, 100_000} {
-		b.Run(fmt.Sprintf("%d servers", n), func(b *testing.B) {
-			c := crowd()[n]
-			path := "/v1/servers/" + strconv.FormatInt(firstServer(b, c), 10)
-			i := 0
-			b.ReportAllocs()
-			for b.Loop() {
-				i++
-				if code, body := request(b, c.Handler(), "PUT", path, fmt.Sprintf(`{"name": "server-renamed-%d"}`, i)); code != 200 {
-					b.Fatalf("%d %s", code, body)
-				}
-				if code, _ := request(b, c.Handler(), "GET", "/v1/servers", ""); code != 200 {
-					b.Fatal(code)
-				}
-			}
-		})
 	}
 }
 

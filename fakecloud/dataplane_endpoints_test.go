@@ -78,9 +78,7 @@ func TestATakenPortIsReportedAndRetried(t *testing.T) {
 			var list struct {
 				Endpoints []wire.LoadBalancerEndpoint `json:"load_balancer_endpoints"`
 			}
-			if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
-				t.Fatal(err)
-			}
+			check(t, json.Unmarshal(w.Body.Bytes(), &list))
 			for _, e := range list.Endpoints {
 				if e.Address == taken && ok(e) {
 					return e

@@ -64,6 +64,13 @@ func newBalanced(t *testing.T) balanced {
 	return b
 }
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (b balanced) server(t *testing.T, name string) *hcloud.Server {
 	t.Helper()
 	result, _, err := b.client.Server.Create(t.Context(), hcloud.ServerCreateOpts{
@@ -94,20 +101,15 @@ func (b balanced) health(t *testing.T, lb *hcloud.LoadBalancer) string {
 	return strings.Join(have, " ")
 }
 
-// awaitHealth steps the cloud's clock until the targets have the wanted statuses. It calls meanwhile after each step.
-func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string, meanwhile ...func()) {
+// awaitHealth steps the cloud's clock until the targets have the wanted statuses.
+func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string) {
 	t.Helper()
 	for {
 		have := b.health(t, lb)
 		if have == want {
 			return
 		}
-		if err := b.Step(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range meanwhile {
-			f()
-		}
+		check(t, b.Step(t.Context(), time.Second))
 		if t.Context().Err() != nil {
 			t.Fatalf("health %s, want %s", have, want)
 		}
@@ -213,9 +215,7 @@ func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 // follow waits until the data plane has followed all changes.
 func (b balanced) follow(t *testing.T) {
 	t.Helper()
-	if err := b.Step(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Step(t.Context(), 0))
 }
 
 // After a snapshot was loaded, load balancers that it has listen again, and others do not listen any more.
@@ -244,16 +244,12 @@ func TestTheDataPlaneFollowsASnapshot(t *testing.T) {
 	}
 	saved := create("saved")
 	var text bytes.Buffer
-	if err := b.Save(ctx, &text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Save(ctx, &text))
 	later := create("later")
 	if _, _, err := b.client.LoadBalancer.DeleteWithResult(ctx, saved); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Restore(ctx, &text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Restore(ctx, &text))
 	b.awaitHealth(t, saved, "healthy")
 	url := fmt.Sprintf("http://%s/", net.JoinHostPort(saved.PublicNet.IPv4.IP.String(), "8081"))
 	if got := b.get(ctx, t, url); got != "200 web-0" {

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
 // metrics returns a server's metrics at the cloud's present.
@@ -48,9 +46,7 @@ func (b balanced) awaitTrafficOf(t *testing.T, s *hcloud.Server, send func()) {
 			return
 		}
 		send()
-		if err := b.Step(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
+		check(t, b.Step(t.Context(), time.Second))
 		if t.Context().Err() != nil {
 			t.Fatalf("metrics of the network are %v, want them positive", m)
 		}
@@ -83,9 +79,7 @@ func (b balanced) awaitAnswer(t *testing.T, lb *hcloud.LoadBalancer, want string
 	t.Helper()
 	url := fmt.Sprintf("http://%s/", net.JoinHostPort(lb.PublicNet.IPv4.IP.String(), "8080"))
 	for b.get(t.Context(), t, url) != want {
-		if err := b.Step(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
+		check(t, b.Step(t.Context(), time.Second))
 		if t.Context().Err() != nil {
 			t.Fatalf("no answer %s", want)
 		}
@@ -94,48 +88,10 @@ func (b balanced) awaitAnswer(t *testing.T, lb *hcloud.LoadBalancer, want string
 
 var networkSeries = []string{"network.0.bandwidth.in", "network.0.bandwidth.out", "network.0.pps.in", "network.0.pps.out"}
 
-func TestMetricsOfAServerFollowTheTrafficToItsPublicAddress(t *testing.T) {
-	t.Parallel()
-	b := newBalanced(t)
-	if err := b.SetSpeed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	busy, idle := b.server(t, "web-0"), b.server(t, "web-1")
-	lb := b.balance(t, "lb", nil, target(busy, false))
-	other := b.balance(t, "other", nil, target(idle, false))
-	b.awaitAnswer(t, lb, "200 web-0")
-	b.awaitTrafficOf(t, busy, func() { b.awaitAnswer(t, lb, "200 web-0") })
-	m := b.metrics(t, idle)
-	for _, series := range networkSeries {
-		if m[series] != 0 {
-			t.Errorf("%s of a server without traffic is %v", series, m[series])
-		}
-	}
-	if m["cpu"] <= 0 || m["disk.0.iops.read"] <= 0 {
-		t.Errorf("%v: want made-up values of the CPU and the disk", m)
-	}
-	// A hypervisor sees the server's interface: what it reports is all.
-	if err := b.ReportServerUsage(t.Context(), idle.ID, hypervisor.Usage{CPU: 7, BytesOut: 3}); err != nil {
-		t.Fatal(err)
-	}
-	for range 15 { // time for three reports of traffic
-		b.awaitAnswer(t, other, "200 web-1")
-		if err := b.Step(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m = b.metrics(t, idle)
-	if m["cpu"] != 7 || m["network.0.bandwidth.in"] != 0 || m["network.0.bandwidth.out"] != 3 {
-		t.Errorf("with a report: %v", m)
-	}
-}
-
 func TestTrafficToAPrivateAddressDoesNotCount(t *testing.T) {
 	t.Parallel()
 	b := newBalanced(t)
-	if err := b.SetSpeed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.SetSpeed(t.Context(), 0))
 	network, _, err := b.client.Network.Create(t.Context(), hcloud.NetworkCreateOpts{
 		Name: "n", IPRange: ipNet("10.0.0.0/16"), Subnets: []hcloud.NetworkSubnet{{
 			Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: ipNet("10.0.1.0/24"),

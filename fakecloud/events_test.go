@@ -176,9 +176,7 @@ func TestAnEventShowsTheStateRightAfterIt(t *testing.T) {
 			if e.Kind != "server" {
 				continue
 			}
-			if err := json.Unmarshal(e.Resource, &server); err != nil {
-				t.Fatal(err)
-			}
+			check(t, json.Unmarshal(e.Resource, &server))
 			return server.Status
 		}
 	}); !slices.Equal(got, want) {
@@ -190,9 +188,7 @@ func TestAnEventShowsTheStateRightAfterIt(t *testing.T) {
 				Status string `json:"status"`
 			} `json:"resource"`
 		}
-		if err := json.Unmarshal([]byte(nextLine(t, overHTTP)), &line); err != nil {
-			t.Fatal(err)
-		}
+		check(t, json.Unmarshal([]byte(nextLine(t, overHTTP)), &line))
 		return line.Resource.Status
 	}); !slices.Equal(got, want) {
 		t.Errorf("a client of /events sees %v, want %v", got, want)

@@ -13,42 +13,6 @@ import (
 
 const testKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl test"
 
-func TestAClientWithoutAListenerManagesSSHKeys(t *testing.T) {
-	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	defer c.Close()
-	client := c.Client()
-
-	key, _, err := client.SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{
-		Name: "one", PublicKey: testKey, Labels: map[string]string{"env": "test"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := client.SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "one", PublicKey: testKey}); !hcloud.IsError(err,
-		hcloud.ErrorCodeUniquenessError) {
-		t.Errorf("second key of the same name: got %v, want uniqueness_error", err)
-	}
-	keys, err := client.SSHKey.AllWithOpts(t.Context(),
-		hcloud.SSHKeyListOpts{ListOpts: hcloud.ListOpts{LabelSelector: "env in (test),!other"}})
-	if err != nil || len(keys) != 1 || keys[0].ID != key.ID {
-		t.Fatalf("list by selector: %v, %v", keys, err)
-	}
-	renamed, _, err := client.SSHKey.Update(t.Context(), key, hcloud.SSHKeyUpdateOpts{Name: "two"})
-	if err != nil || renamed.Name != "two" || renamed.Labels["env"] != "test" {
-		t.Fatalf("update: %+v, %v", renamed, err)
-	}
-	if got, _, err := client.SSHKey.GetByName(t.Context(), "two"); err != nil || got == nil {
-		t.Fatalf("get by name: %v, %v", got, err)
-	}
-	if _, err := client.SSHKey.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	if got, _, err := client.SSHKey.GetByID(t.Context(), key.ID); err != nil || got != nil {
-		t.Fatalf("get after delete: %v, %v", got, err)
-	}
-}
-
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
 func TestWrongOptionsAreErrors(t *testing.T) {
@@ -76,9 +40,7 @@ func TestAClientSeesARunningActionProgress(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{Actions: "60s"})
 	defer c.Close()
-	if err := c.SetSpeed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.SetSpeed(t.Context(), 0))
 	client := c.Client()
 	server, _, err := client.Server.Create(t.Context(), hcloud.ServerCreateOpts{
 		Name: "one", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
@@ -95,8 +57,6 @@ func TestAClientSeesARunningActionProgress(t *testing.T) {
 		if err != nil || len(all) == 0 || all[0].Progress != want {
 			t.Errorf("a list at %d %%: %+v, %v", want, all, err)
 		}
-		if err := c.Step(t.Context(), 15*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.Step(t.Context(), 15*time.Second))
 	}
 }

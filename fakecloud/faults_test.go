@@ -213,9 +213,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-				if err := c.SetSpeed(t.Context(), 0); err != nil {
-					t.Fatal(err)
-				}
+				check(t, c.SetSpeed(t.Context(), 0))
 				if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: effect}); err != nil {
 					t.Fatal(err)
 				}
@@ -240,9 +238,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 					case a = <-answers:
 						waiting = false
 					default:
-						if err := c.Step(t.Context(), time.Hour); err != nil {
-							t.Fatal(err)
-						}
+						check(t, c.Step(t.Context(), time.Hour))
 					}
 				}
 				want := 201
@@ -263,9 +259,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 func TestARequestIsNotCarriedOutIfItsClientLeavesDuringTheDelay(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-		if err := c.SetSpeed(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.SetSpeed(t.Context(), 0))
 		if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
@@ -291,9 +285,7 @@ func TestARequestIsNotCarriedOutIfItsClientLeavesDuringTheDelay(t *testing.T) {
 func TestTheJournalShowsTheStatusOfALateAnswer(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-		if err := c.SetSpeed(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.SetSpeed(t.Context(), 0))
 		late := fault.Latency(time.Hour)
 		late.After = true
 		if _, err := c.Faults().Add(t.Context(), fault.Rule{Effect: late}); err != nil {
@@ -321,9 +313,7 @@ func TestTheJournalShowsTheStatusOfALateAnswer(t *testing.T) {
 func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{RateLimit: 3600}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-		if err := c.SetSpeed(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.SetSpeed(t.Context(), 0))
 		if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 || a.header.Get("RateLimit-Remaining") != "3599" {
 			t.Fatalf("%+v", a)
 		}
@@ -335,80 +325,9 @@ func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 		}
-		if err := c.Step(t.Context(), 2*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.Step(t.Context(), 2*time.Second))
 		if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 || a.header.Get("RateLimit-Remaining") != "1" {
 			t.Errorf("two seconds later: %+v", a)
-		}
-	})
-}
-
-func TestRulesMakeActionsFailAndHang(t *testing.T) {
-	t.Parallel()
-	overBoth(t, fakecloud.Options{Actions: "1s"}, func(t *testing.T, c *fakecloud.Cloud, _ reach) {
-		if err := c.SetSpeed(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-		client := c.Client()
-		create := func(name string) (*hcloud.Action, *hcloud.Server) {
-			t.Helper()
-			res, _, err := client.Server.Create(t.Context(), hcloud.ServerCreateOpts{
-				Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return res.Action, res.Server
-		}
-		after := func(a *hcloud.Action, d time.Duration) *hcloud.Action {
-			t.Helper()
-			if err := c.Step(t.Context(), d); err != nil {
-				t.Fatal(err)
-			}
-			a, _, err := client.Action.GetByID(t.Context(), a.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return a
-		}
-		for _, f := range []fault.Rule{
-			{Name: "fail", Operation: "create_server", First: 1, Effect: fault.FailAction("placement_error", "no space")},
-			{Name: "hang", Operation: "create_server", First: 1, Effect: fault.HangAction()},
-		} {
-			if _, err := c.Faults().Add(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
-		}
-		failing, _ := create("a")
-		if failing.Status != hcloud.ActionStatusRunning {
-			t.Errorf("failed too early: %+v", failing)
-		}
-		if a := after(failing, time.Minute); a.Status != hcloud.ActionStatusError || a.ErrorCode != "placement_error" ||
-			a.ErrorMessage != "no space" {
-			t.Errorf("%+v", a)
-		}
-		hanging, server := create("b")
-		if a := after(hanging, 365*24*time.Hour); a.Status != hcloud.ActionStatusRunning {
-			t.Errorf("%+v", a)
-		}
-		if _, _, err := client.Server.Reboot(t.Context(), server); !hcloud.IsError(err, hcloud.ErrorCodeLocked) {
-			t.Errorf("while the action hangs: %v", err)
-		}
-		if working, _ := create("c"); after(working, time.Minute).Status != hcloud.ActionStatusSuccess {
-			t.Error("the third one did not work")
-		}
-		if n, _ := c.ResumeActions(t.Context()); n != 2 { // create_server, then start_server
-			t.Errorf("%d actions were resumed", n)
-		}
-		if a := after(hanging, 0); a.Status != hcloud.ActionStatusSuccess {
-			t.Errorf("after it was resumed: %+v", a)
-		}
-		if _, _, err := client.Server.Reboot(t.Context(), server); err != nil {
-			t.Errorf("after the action was resumed: %v", err)
-		}
-		if n, _ := c.ResumeActions(t.Context()); n != 0 {
-			t.Errorf("%d actions were resumed again", n)
 		}
 	})
 }
@@ -420,9 +339,7 @@ func TestAnEmptyProject(t *testing.T) {
 	ctx := t.Context()
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
-	if err := orderServer(ctx, c, "one"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, orderServer(ctx, c, "one"))
 	server, _, err := c.Client().Server.GetByName(ctx, "one")
 	if err != nil {
 		t.Fatal(err)
@@ -472,9 +389,7 @@ func TestASlowAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"slow", "usual"} {
-		if err := orderServer(ctx, c, name); err != nil {
-			t.Fatal(err)
-		}
+		check(t, orderServer(ctx, c, name))
 	}
 	due, err := c.Timeline(ctx)
 	if err != nil || len(due) != 2 || due[1].Time.Sub(due[0].Time) != time.Hour-time.Minute {

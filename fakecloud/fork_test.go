@@ -26,22 +26,23 @@ func stateOf(t *testing.T, c *fakecloud.Cloud) []byte {
 	return state
 }
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // preparedCloud returns a cloud that stands still, with some servers and with actions that take a minute.
 func preparedCloud(t testing.TB, servers int, o fakecloud.Options) *fakecloud.Cloud {
 	t.Helper()
 	c := fakecloud.New(o)
 	t.Cleanup(c.Close)
-	if err := c.SetSpeed(context.Background(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.SetSpeed(context.Background(), 0))
 	for i := range servers {
-		if err := orderServer(context.Background(), c, fmt.Sprintf("server-%d", i)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, orderServer(context.Background(), c, fmt.Sprintf("server-%d", i)))
 	}
-	if err := c.SetProfile(context.Background(), "1m"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.SetProfile(context.Background(), "1m"))
 	return c
 }
 
@@ -50,32 +51,6 @@ func orderServer(ctx context.Context, c *fakecloud.Cloud, name string) error {
 		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
 	})
 	return err
-}
-
-func TestAForkGoesOnAsTheOriginal(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	original := preparedCloud(t, 50, fakecloud.Options{RandomSeed: 1, RateLimit: 1000})
-	if err := orderServer(ctx, original, "coming"); err != nil {
-		t.Fatal(err)
-	}
-	fork := original.Fork()
-	defer fork.Close()
-	for step, what := range []func(*fakecloud.Cloud) error{
-		func(*fakecloud.Cloud) error { return nil },
-		func(c *fakecloud.Cloud) error { return c.Step(ctx, time.Minute) },
-		func(c *fakecloud.Cloud) error { return orderServer(ctx, c, "next") },
-		func(c *fakecloud.Cloud) error { return c.Step(ctx, time.Hour) },
-	} {
-		for _, c := range []*fakecloud.Cloud{original, fork} {
-			if err := what(c); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if a, b := stateOf(t, original), stateOf(t, fork); !bytes.Equal(a, b) {
-			t.Fatalf("step %d: the fork shows %d bytes that differ from the original's %d:\n%s", step, len(b), len(a), b)
-		}
-	}
 }
 
 func TestAForkIsAlone(t *testing.T) {
@@ -167,20 +142,4 @@ func TestAForkGetsReports(t *testing.T) {
 	if err := fork.ReportServerUsage(t.Context(), server.ID, hypervisor.Usage{CPU: 5}); err != nil {
 		t.Error(err)
 	}
-}
-
-// BenchmarkPreparedCloud compares a fork of a cloud with 10,000 servers with the same cloud made anew.
-func BenchmarkPreparedCloud(b *testing.B) {
-	const servers = 10_000
-	prepared := preparedCloud(b, servers, fakecloud.Options{})
-	b.Run("fork", func(b *testing.B) {
-		for b.Loop() {
-			prepared.Fork().Close()
-		}
-	})
-	b.Run("anew", func(b *testing.B) {
-		for b.Loop() {
-			preparedCloud(b, servers, fakecloud.Options{}).Close()
-		}
-	})
 }

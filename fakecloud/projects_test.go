@@ -35,20 +35,6 @@ func addKey(t *testing.T, c *fakecloud.Cloud, token string) {
 	}
 }
 
-func TestAnUnknownTokenIsRefusedUnlessProjectsAreAutomatic(t *testing.T) {
-	t.Parallel()
-	for _, auto := range []bool{false, true} {
-		c := fakecloud.New(fakecloud.Options{AutoProjects: auto})
-		defer c.Close()
-		for token, valid := range map[string]bool{"job-1": auto, strings.Repeat("x", 256): auto, strings.Repeat("x", 257): false} {
-			_, err := c.Client(hcloud.WithToken(token)).SSHKey.All(t.Context())
-			if valid != (err == nil) || !valid && !hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) {
-				t.Errorf("AutoProjects %t, a token of %d characters: %v", auto, len(token), err)
-			}
-		}
-	}
-}
-
 // Faults, the journal, the rate limit and a reset concern one project each.
 func TestAutomaticProjectsAreControlledOneByOne(t *testing.T) {
 	t.Parallel()

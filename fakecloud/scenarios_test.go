@@ -35,9 +35,7 @@ func startIncident(t *testing.T, o fakecloud.Options) *incident {
 	t.Helper()
 	c := fakecloud.New(o)
 	t.Cleanup(c.Close)
-	if err := c.SetSpeed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.SetSpeed(t.Context(), 0))
 	endpoint, err := c.Start(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -255,15 +253,11 @@ func TestEachIncidentEndsWithoutATrace(t *testing.T) {
 			in := startIncident(t, o)
 			settle := func() {
 				t.Helper()
-				if err := in.SetProfile(t.Context(), "instant"); err != nil {
-					t.Fatal(err)
-				}
+				check(t, in.SetProfile(t.Context(), "instant"))
 				if err := test.effect(t.Context(), in); err != nil {
 					t.Errorf("without the scenario: %v", err)
 				}
-				if err := in.SetProfile(t.Context(), "10s"); err != nil {
-					t.Fatal(err)
-				}
+				check(t, in.SetProfile(t.Context(), "10s"))
 			}
 			settle()
 			before := settingsOf(t, in.Cloud)
@@ -273,9 +267,7 @@ func TestEachIncidentEndsWithoutATrace(t *testing.T) {
 			}
 			sees(t, test.effect(t.Context(), in), test.want)
 			if test.steps > 0 {
-				if err := in.Step(t.Context(), test.steps); err != nil {
-					t.Fatal(err)
-				}
+				check(t, in.Step(t.Context(), test.steps))
 				if err := in.Scenarios().End(t.Context(), running.ID); !errors.Is(err, scenario.ErrNotFound) {
 					t.Errorf("it is not over by itself: %v", err)
 				}
@@ -307,9 +299,7 @@ func sees(t *testing.T, err error, want any) {
 func settingsOf(t *testing.T, c *fakecloud.Cloud) string {
 	t.Helper()
 	var text bytes.Buffer
-	if err := c.Save(t.Context(), &text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Save(t.Context(), &text))
 	var out strings.Builder
 	for line := range strings.Lines(text.String()) {
 		for _, kind := range []string{"server_type", "project", "token", "scenario", "fault", "timer"} {
@@ -355,9 +345,7 @@ func TestWhatSomebodyElseChangedStays(t *testing.T) {
 	}
 	end := func(id int64) {
 		t.Helper()
-		if err := c.Scenarios().End(ctx, id); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.Scenarios().End(ctx, id))
 	}
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}} {
 		ids := []int64{start("limit-servers=3"), start("limit-servers=2"), start("limit-servers=1")}
@@ -373,12 +361,8 @@ func TestWhatSomebodyElseChangedStays(t *testing.T) {
 		}
 	}
 	limits, soldOut, revoked := start("limit-servers=3"), start("sold-out"), start("token-revoked")
-	if err := c.SetLimits(ctx, 1, map[string]int{"server": 7}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.OfferServerType(ctx, "cx23", "fsn1", catalogue.Offer{PriceMonthly: new(9.0)}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.SetLimits(ctx, 1, map[string]int{"server": 7}))
+	check(t, c.OfferServerType(ctx, "cx23", "fsn1", catalogue.Offer{PriceMonthly: new(9.0)}))
 	if _, err := c.AddToken(ctx, 1, c.Token(), true); err != nil {
 		t.Fatal(err)
 	}
@@ -402,53 +386,39 @@ func TestAScenarioGoesOnElsewhere(t *testing.T) {
 	ctx := t.Context()
 	c := fakecloud.New(fakecloud.Options{})
 	defer c.Close()
-	if err := c.SetSpeed(ctx, 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.SetSpeed(ctx, 0))
 	before := settingsOf(t, c)
 	for _, text := range []string{"server-errors=500@1m@3m", "token-revoked=10m", "sold-out"} {
 		if _, err := c.Scenarios().Start(ctx, text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Step(ctx, 30*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Step(ctx, 30*time.Second))
 	var text bytes.Buffer
-	if err := c.Save(ctx, &text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Save(ctx, &text))
 	loaded, err := fakecloud.Load(bytes.NewReader(text.Bytes()), fakecloud.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := loaded.SetSpeed(ctx, 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, loaded.SetSpeed(ctx, 0))
 	for name, other := range map[string]*fakecloud.Cloud{"fork": c.Fork(), "loaded": loaded} {
 		defer other.Close()
 		if name == "loaded" { // Load has made the token valid again
-			if err := other.RevokeToken(ctx, other.Token()); err != nil {
-				t.Fatal(err)
-			}
+			check(t, other.RevokeToken(ctx, other.Token()))
 		}
 		for i, rules := range []int{1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0} { // each minute
 			all, _ := other.Faults().List(ctx)
 			if _, err := other.TokenProject(ctx, c.Token()); len(all) != rules || (err == nil) != (i >= 10) {
 				t.Errorf("%s, after %d minutes: %d rules, token: %v", name, i, len(all), err)
 			}
-			if err := other.Step(ctx, time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			check(t, other.Step(ctx, time.Minute))
 		}
 		all, err := other.Scenarios().List(ctx)
 		if err != nil || len(all) != 2 {
 			t.Fatalf("%s: %+v, %v", name, all, err)
 		}
 		for _, s := range all {
-			if err := other.Scenarios().End(ctx, s.ID); err != nil {
-				t.Fatal(err)
-			}
+			check(t, other.Scenarios().End(ctx, s.ID))
 		}
 		if after := settingsOf(t, other); after != before {
 			t.Errorf("%s: before:\n%s\nafter:\n%s", name, before, after)
@@ -500,9 +470,7 @@ func TestAWrongScenarioChangesNothing(t *testing.T) {
 		head + "changes:" + good + "---\nname: b":                                     "must be one document",
 	} {
 		path := filepath.Join(t.TempDir(), "mine.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := c.Scenarios().Start(ctx, path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}

@@ -55,9 +55,7 @@ func TestASeedWaitsForItsActions(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{Actions: "1h"})
 	t.Cleanup(c.Close)
-	if err := c.SetSpeed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.SetSpeed(t.Context(), 0))
 	result := make(chan error)
 	go func() {
 		_, err := c.Seed(t.Context(), "seed.yaml", []byte("servers:\n- {name: a, server_type: cx23, image: ubuntu-24.04}\n"))
@@ -79,9 +77,7 @@ func TestASeedWaitsForItsActions(t *testing.T) {
 			}
 			waiting = false
 		default:
-			if err := c.Step(t.Context(), time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			check(t, c.Step(t.Context(), time.Hour))
 		}
 	}
 	if err := c.AwaitIdle(t.Context()); err != nil {

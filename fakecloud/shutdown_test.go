@@ -31,9 +31,7 @@ func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
 		t.Fatalf("did not wait for the request: %v", err)
 	default:
 	}
-	if err := c.Step(t.Context(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Step(t.Context(), time.Hour))
 	if a := <-answers; a.status != 200 {
 		t.Errorf("%+v", a)
 	}
@@ -49,9 +47,7 @@ func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
 // request has arrived.
 func slowRequest(t *testing.T, c *fakecloud.Cloud, endpoint string) <-chan answer {
 	t.Helper()
-	if err := c.SetSpeed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.SetSpeed(t.Context(), 0))
 	if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}

@@ -23,21 +23,15 @@ func TestALoadedCloudGoesOn(t *testing.T) {
 	for range 7 {
 		_, _, _ = original.Client().SSHKey.GetByID(ctx, 1) // the rule takes some of these
 	}
-	if err := orderServer(ctx, original, "coming"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, orderServer(ctx, original, "coming"))
 	var text bytes.Buffer
-	if err := original.Save(ctx, &text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, original.Save(ctx, &text))
 	loaded, err := fakecloud.Load(&text, fakecloud.Options{RandomSeed: 1, RateLimit: 1000, Actions: "1m"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer loaded.Close()
-	if err := loaded.SetSpeed(ctx, 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, loaded.SetSpeed(ctx, 0))
 	now, err := original.Now(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -46,9 +40,7 @@ func TestALoadedCloudGoesOn(t *testing.T) {
 		t.Errorf("the loaded cloud shows %v, the original %v: %v", then, now, err)
 	}
 	for _, c := range []*fakecloud.Cloud{original, loaded} {
-		if err := c.Step(ctx, 10*time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.Step(ctx, 10*time.Minute))
 		if server, _, err := c.Client().Server.GetByName(ctx, "coming"); err != nil || server == nil || server.Status != "running" {
 			t.Errorf("the server that was being created: %v, %v", server, err)
 		}
@@ -71,9 +63,7 @@ func TestTheTokensOfALoadedCloud(t *testing.T) {
 	original := fakecloud.New(fakecloud.Options{Tokens: []string{"saved"}})
 	defer original.Close()
 	var text bytes.Buffer
-	if err := original.Save(ctx, &text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, original.Save(ctx, &text))
 	loaded, err := fakecloud.Load(&text, fakecloud.Options{Tokens: []string{"new"}})
 	if err != nil {
 		t.Fatal(err)
@@ -95,18 +85,14 @@ func TestTheAutomaticProjectsOfASnapshot(t *testing.T) {
 	defer c.Close()
 	addKey(t, c, "job-1")
 	var text bytes.Buffer
-	if err := c.Save(ctx, &text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Save(ctx, &text))
 	saved := bytes.Clone(text.Bytes())
 	addKey(t, c, "job-2")
 	gone, err := c.TokenProject(ctx, "job-2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Restore(ctx, &text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Restore(ctx, &text))
 	if one, two := keysOf(t, c, "job-1"), keysOf(t, c, "job-2"); one != 1 || two != 0 {
 		t.Errorf("%d and %d keys, want 1 and none", one, two)
 	}

@@ -84,6 +84,15 @@ type contender struct {
 	wall, cpu time.Duration
 }
 
+func mustDial(b *testing.B, at string) net.Conn {
+	b.Helper()
+	c, err := net.Dial("tcp", at)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
 func newContender(b *testing.B, protocol Protocol, at string, pid, body int) *contender {
 	b.Helper()
 	p := &contender{pid: pid}

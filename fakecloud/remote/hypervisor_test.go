@@ -230,6 +230,9 @@ func TestWrongOptionsAreRefused(t *testing.T) {
 			"name":     {},
 			"selector": {Name: "a", Selector: "!"},
 			"project":  {Name: "a", Project: 42},
+			"1 to 63":  {Name: strings.Repeat("a", 64)},
+			"a/b":      {Name: "a/b"},
+			"timeout":  {Name: "h", TaskTimeout: -1},
 		} {
 			if _, err := w.is.AttachHypervisor(t.Context(), o); err == nil || !strings.Contains(err.Error(), text) {
 				t.Errorf("%+v: %v", o, err)

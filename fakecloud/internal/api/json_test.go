@@ -82,32 +82,3 @@ func fill(rnd *rand.Rand, v reflect.Value) {
 		panic("no random value for a " + v.Type().String())
 	}
 }
-
-func BenchmarkMarshal(b *testing.B) {
-	now := timeJSON(time.Date(2026, 11, 25, 1, 2, 3, 0, time.UTC))
-	for name, value := range map[string]appender{
-		"action": actionJSON{ID: 1 << 30, Command: "create_server", Status: "running", Started: now,
-			Resources: []refJSON{{1 << 31, "server"}}},
-		"event": EventJSON{Type: "created", Seq: 12345, Time: time.Time(now), Project: 1, Kind: "server", ID: 1 << 31},
-		"server": serverJSON{
-			ID: 1 << 31, Name: "web-1", Status: "running", Created: now, Labels: map[string]string{"role": "web", "stage": "test"},
-			PublicNet: publicNetJSON{
-				IPv4: &publicIPv4JSON{1 << 30, "203.0.113.7", false, "static.7.113.0.203.clients.your-server.de"},
-				IPv6: &publicIPv6JSON{1 << 29, "2001:db8:1::/64", false, []dnsPtrJSON{}},
-			},
-			PrivateNet: []privateNetJSON{{1 << 28, netip.AddrFrom4([4]byte{10, 0, 0, 2}), nil, "86:00:00:11:22:33"}},
-		},
-	} {
-		for name, encode := range map[string]func() []byte{
-			name + "/appender": func() []byte { return marshal(value) },
-			name + "/library":  func() []byte { b, _ := json.Marshal(value); return b },
-		} {
-			b.Run(name, func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					encode()
-				}
-			})
-		}
-	}
-}

@@ -58,13 +58,6 @@ func TestTheCostOfTheNearestPathIsBounded(t *testing.T) {
 	}
 }
 
-func BenchmarkTheNearestPath(b *testing.B) {
-	known := knownPaths(Routes())
-	for b.Loop() {
-		nearest(known, "/v1/load_balancer/5/action/add_targets")
-	}
-}
-
 func FuzzTheNearestPath(f *testing.F) {
 	known := knownPaths(Routes())
 	f.Add("/v1/servers/5/actions/power_on")

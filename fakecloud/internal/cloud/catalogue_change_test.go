@@ -41,9 +41,7 @@ func TestAChangedOfferDecidesWhatCanBeOrdered(t *testing.T) {
 				}
 				return errs
 			}
-			if err := p.cloud.OfferServerType("small", tt.location, tt.offer); err != nil {
-				t.Fatal(err)
-			}
+			check(t, p.cloud.OfferServerType("small", tt.location, tt.offer))
 			clk.Step(tt.step)
 			errs := order()
 			for i, want := range []string{tt.fsn1, tt.ash, tt.none} {
@@ -74,9 +72,7 @@ func TestAChangedOfferDecidesWhatAServerCanBecome(t *testing.T) {
 		{catalogue.Offer{Available: new(true), Deprecation: &catalogue.Deprecation{UnavailableAfter: testNow}}, "invalid_server_type"},
 		{catalogue.Offer{Deprecation: &catalogue.Deprecation{}}, ""},
 	} {
-		if err := p.cloud.OfferServerType("2", "", tt.offer); err != nil {
-			t.Fatal(err)
-		}
+		check(t, p.cloud.OfferServerType("2", "", tt.offer))
 		_, _, err := p.ChangeServerType(id, "big", false)
 		wantCode(t, "change to big", err, tt.want)
 	}
@@ -143,9 +139,7 @@ func TestANewServerTypeIsACopyWithChanges(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	n := catalogue.NewServerType{Name: "large", CopyOf: "big", Cores: 16, Memory: 1.5, Disk: 100, CPUType: "dedicated", Category: "new"}
-	if err := p.cloud.AddServerType(n); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cloud.AddServerType(n))
 	large, ok := p.View().Catalogue.ServerType("large")
 	if !ok || large.ID != 8 || large.Description != "LARGE" || large.Cores != 16 || large.Memory != 1.5 || large.Disk != 100 ||
 		large.CPUType != "dedicated" || large.Category != "new" || large.Architecture != "x86" || len(large.Locations) != 1 {
@@ -157,9 +151,7 @@ func TestANewServerTypeIsACopyWithChanges(t *testing.T) {
 
 	// It is gone while a server becomes one.
 	other := offServer(t, p, clk, smallServer("b"))
-	if _, _, err := p.ChangeServerType(other.ID, "large", true); err != nil {
-		t.Fatal(err)
-	}
+	did(p.ChangeServerType(other.ID, "large", true))(t)
 	p.cloud.ResetCatalogue()
 	clk.Step(time.Minute)
 	if got := server(t, p, other.ID).Type.Name; got != "small" {
@@ -216,9 +208,7 @@ func TestWhatAChangeSaysOfTheWholeType(t *testing.T) {
 	p, _ := serverCloud(t, Options{Catalogue: DefaultCatalogue()})
 	change := func(location string, o catalogue.Offer) *ServerType {
 		t.Helper()
-		if err := p.cloud.OfferServerType("cx23", location, o); err != nil {
-			t.Fatal(err)
-		}
+		check(t, p.cloud.OfferServerType("cx23", location, o))
 		cx23, _ := p.cloud.Catalogue().ServerType("cx23")
 		return cx23
 	}
@@ -255,9 +245,7 @@ func TestAForkHasItsOwnCatalogueAndLimits(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{Limits: Limits{KindServer: 1}})
 	soldOut := catalogue.Offer{Available: new(false)}
-	if err := errors.Join(p.cloud.OfferServerType("big", "", soldOut), p.SetLimits(Limits{KindVolume: 2})); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(p.cloud.OfferServerType("big", "", soldOut), p.SetLimits(Limits{KindVolume: 2})))
 	f := p.cloud.Fork(clk)
 	defer f.Close()
 	fp, _ := f.Project(1)
@@ -291,9 +279,7 @@ func TestLimitsBelongToOneProject(t *testing.T) {
 	p, _ := serverCloud(t, Options{Limits: Limits{KindServer: 1}})
 	other := p.cloud.AddProject("other")
 	own := Limits{KindServer: 2, KindPrimaryIP: 3}
-	if err := p.SetLimits(own); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.SetLimits(own))
 	own[KindServer] = 0 // is the caller's
 	mustCreate(t, p, smallServer("a"))
 	_, _, err := p.CreateServer(smallServer("b"))
@@ -301,15 +287,11 @@ func TestLimitsBelongToOneProject(t *testing.T) {
 	mustCreate(t, other, smallServer("a"))
 	_, _, err = other.CreateServer(smallServer("b"))
 	wantCode(t, "second server of the other project", err, "resource_limit_exceeded")
-	if err := p.SetLimits(Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.SetLimits(Limits{}))
 	for _, name := range []string{"b", "c", "d"} {
 		mustCreate(t, p, smallServer(name))
 	}
-	if err := p.SetLimits(Limits{KindServer: 1}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.SetLimits(Limits{KindServer: 1}))
 	p.cloud.Reset()
 	mustCreate(t, p, smallServer("a"))
 	_, _, err = p.CreateServer(smallServer("b"))

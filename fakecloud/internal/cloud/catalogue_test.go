@@ -143,22 +143,6 @@ func TestServerTypesRetireOnTheirDay(t *testing.T) {
 	}
 }
 
-func TestImagesAreFoundByNameAndArchitecture(t *testing.T) {
-	t.Parallel()
-	c := DefaultCatalogue()
-	x86, ok1 := c.ImageByName("ubuntu-24.04", "x86")
-	arm, ok2 := c.ImageByName("ubuntu-24.04", "arm")
-	if !ok1 || !ok2 || x86.ID == arm.ID {
-		t.Fatalf("ubuntu-24.04: %v %v", x86, arm)
-	}
-	if got, ok := c.Image(arm.ID); !ok || got != arm {
-		t.Errorf("by id: %v", got)
-	}
-	if _, ok := c.ImageByName("ubuntu-24.04", "riscv"); ok {
-		t.Error("found an image of an unknown architecture")
-	}
-}
-
 func TestABrokenCatalogueFileIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{

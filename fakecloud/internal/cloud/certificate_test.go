@@ -80,12 +80,10 @@ func named(names ...string) func(*x509.Certificate) {
 
 func certificateProject(t *testing.T, o Options) (Project, *clocktesting.FakeClock) {
 	t.Helper()
-	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
-	o.Clock = clock
-	c := New(o)
-	t.Cleanup(c.Close)
-	p, _ := c.Project(1)
-	return p, clock
+	if o.Profile == nil {
+		o.Profile = ProfileInstant
+	}
+	return serverCloud(t, o)
 }
 
 func TestAnUploadedCertificateIsDescribed(t *testing.T) {
@@ -94,10 +92,7 @@ func TestAnUploadedCertificateIsDescribed(t *testing.T) {
 	ca := newTestCA(t)
 	leaf := ca.issue(t, named("example.com", "www.example.com"))
 	chain := leaf.pem() + ca.pem()
-	c, _, err := p.UploadCertificate(UploadCertificate{Name: "web", Certificate: chain, PrivateKey: leaf.keyPEM(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := did(p.UploadCertificate(UploadCertificate{Name: "web", Certificate: chain, PrivateKey: leaf.keyPEM(t)}))(t)
 	if c.Type != CertificateUploaded || c.Certificate != chain || c.PrivateKey != leaf.keyPEM(t) ||
 		!c.NotValidAfter.Equal(leaf.cert.NotAfter) || !c.NotValidBefore.Equal(leaf.cert.NotBefore) ||
 		!slices.Equal(c.DomainNames, []string{"example.com", "www.example.com"}) {
@@ -190,30 +185,6 @@ func TestUploadsAreChecked(t *testing.T) {
 		if n := p.View().Certificates.Len(); n != 0 {
 			t.Errorf("%s: %d certificates are left: %v", tt.name, n, err)
 		}
-	}
-}
-
-func TestCertificateNamesAreUniqueAndLimited(t *testing.T) {
-	t.Parallel()
-	p, _ := certificateProject(t, Options{Limits: Limits{KindCertificate: 2}})
-	if _, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "a", DomainNames: []string{"example.com"}}); err != nil {
-		t.Fatal(err)
-	}
-	leaf := newTestCA(t)
-	if _, _, err := p.UploadCertificate(UploadCertificate{Name: "a", Certificate: leaf.pem(),
-		PrivateKey: leaf.keyPEM(t)}); codeOf(err) != "uniqueness_error" {
-		t.Errorf("same name: %v", err)
-	}
-	if _, _, err := p.UploadCertificate(UploadCertificate{Name: "b", Certificate: leaf.pem(), PrivateKey: leaf.keyPEM(t),
-		Labels: map[string]string{"?": ""}}); codeOf(err) != "labels" {
-		t.Errorf("bad label: %v", err)
-	}
-	if _, _, err := p.UploadCertificate(UploadCertificate{Name: "b", Certificate: leaf.pem(), PrivateKey: leaf.keyPEM(t)}); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "c",
-		DomainNames: []string{"example.com"}}); codeOf(err) != "resource_limit_exceeded" {
-		t.Errorf("third: %v", err)
 	}
 }
 
@@ -385,39 +356,10 @@ func TestManagedCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 	if renewals < 6 || renewals > 8 {
 		t.Errorf("%d renewals in about 14 months", renewals)
 	}
-	if err := p.DeleteCertificate(c.ID); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.DeleteCertificate(c.ID))
 	clock.Step(100 * 24 * time.Hour)
 	if n := p.View().Certificates.Len(); n != 0 {
 		t.Errorf("a renewal restored the deleted certificate: %d", n)
-	}
-}
-
-func TestIssuanceFailsOnRequest(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		domain string
-		want   Failure
-		ok     bool
-	}{
-		{"example.com", Failure{}, false},
-		{"invalid.example.com", Failure{}, false},
-		{"www.example.invalid", Failure{Code: "dns_zone_not_found"}, true},
-		{"www.dns-zone-is-secondary-zone.invalid", Failure{Code: "dns_zone_is_secondary_zone"}, true},
-		{"once-ca-too-many-certificates-issued-for-registered-domain.invalid",
-			Failure{Code: "ca_too_many_certificates_issued_for_registered_domain", Once: true}, true},
-		{"*.renewal-ca-dns-validation-failed.invalid", Failure{Code: "ca_dns_validation_failed", Renewal: true}, true},
-	} {
-		if got, ok := IssuanceFailure(tt.domain); got != tt.want || ok != tt.ok {
-			t.Errorf("%s: %+v %v", tt.domain, got, ok)
-		}
-	}
-	for code := range issuanceErrors {
-		label := "renewal-" + strings.ReplaceAll(string(code), "_", "-")
-		if !isDomain(label + ".invalid") {
-			t.Errorf("no domain causes the error %s", code)
-		}
 	}
 }
 
@@ -452,32 +394,6 @@ func TestAFailedIssuanceIsRetried(t *testing.T) {
 	}
 }
 
-func TestAFailedRenewalKeepsTheCertificate(t *testing.T) {
-	t.Parallel()
-	p, clock := certificateProject(t, Options{})
-	c, _, st, err := p.CreateManagedCertificate(CreateManagedCertificate{
-		Name: "web", DomainNames: []string{"renewal-ca-dns-validation-failed.invalid"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, _ := st.Certificates.Get(c.ID)
-	if first.Issuance != IssuanceCompleted {
-		t.Fatalf("certificate: %+v", first)
-	}
-	clock.Step(61 * 24 * time.Hour)
-	for range 2 {
-		now, _ := p.View().Certificates.Get(c.ID)
-		if now.Issuance != IssuanceCompleted || now.Renewal != RenewalFailed || now.ErrorCode != "ca_dns_validation_failed" ||
-			now.Fingerprint != first.Fingerprint {
-			t.Errorf("certificate: %+v", now)
-		}
-		if _, _, err := p.RetryCertificate(c.ID); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestAFaultRuleFailsIssuance(t *testing.T) {
 	t.Parallel()
 	p, _ := certificateProject(t, Options{})
@@ -495,38 +411,6 @@ func TestAFaultRuleFailsIssuance(t *testing.T) {
 	}
 	if c, _ = st.Certificates.Get(c.ID); c.Issuance != IssuanceCompleted {
 		t.Errorf("after a retry: %+v", c)
-	}
-}
-
-func TestAUsedCertificateIsNotDeleted(t *testing.T) {
-	t.Parallel()
-	p, _ := certificateProject(t, Options{})
-	leaf := newTestCA(t)
-	c, _, err := p.UploadCertificate(UploadCertificate{Name: "web", Certificate: leaf.pem(), PrivateKey: leaf.keyPEM(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	use := func(refs ...Ref) {
-		if _, err := p.update(func(tx *Tx) error {
-			tx.Certificates.Update(c.ID, func(c *Certificate) { c.UsedBy = refs })
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	use(Ref{KindLoadBalancer, 4711})
-	if err := p.DeleteCertificate(c.ID); codeOf(err) != "service_error" {
-		t.Errorf("delete: %v", err)
-	}
-	if _, _, err := p.RetryCertificate(c.ID); codeOf(err) != "unsupported_error" {
-		t.Errorf("retry of an uploaded one: %v", err)
-	}
-	use()
-	if err := p.DeleteCertificate(c.ID); err != nil {
-		t.Error(err)
-	}
-	if err := p.DeleteCertificate(c.ID); codeOf(err) != "not_found" {
-		t.Errorf("delete again: %v", err)
 	}
 }
 

@@ -80,9 +80,7 @@ func TestACertificateIsIssuedWhenItsZonePermitsIt(t *testing.T) {
 	if a, _ := st.Actions.Get(action); a.ErrorCode != "caa_record_does_not_allow_ca" {
 		t.Fatalf("the creation ended with %+v", a)
 	}
-	if _, _, err := p.DeleteRRSet("a.example", "@", "CAA"); err != nil {
-		t.Fatal(err)
-	}
+	did(p.DeleteRRSet("a.example", "@", "CAA"))(t)
 	if _, st, err = p.RetryCertificate(c.ID); err != nil {
 		t.Fatal(err)
 	}

@@ -38,9 +38,7 @@ func TestThePageOfActionsIsTheTableOfCommands(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %v | %s |\n", name, kindNames(c.locks), kindNames(c.shows), c.usual, text)
 	}
 	if *update {
-		if err := os.WriteFile(actionsPage, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(actionsPage, []byte(b.String()), 0o644))
 	}
 	if page, err := os.ReadFile(actionsPage); err != nil || string(page) != b.String() {
 		t.Errorf("%s is not that of the table of commands: run make actions (%v)", actionsPage, err)

@@ -86,9 +86,7 @@ func onDisk(t testing.TB, c *Cloud, d Disk) {
 // sameOnDisk fails if the cloud that continues from the disk does not have what this one has.
 func sameOnDisk(t *testing.T, c *Cloud, d Disk) {
 	t.Helper()
-	if err := c.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Sync())
 	f, _ := serverCloud(t, Options{Seed: 1})
 	s, err := f.cloud.ReadDisk(d)
 	if err != nil {
@@ -226,9 +224,7 @@ func TestWritesShareATransactionOfTheDisk(t *testing.T) {
 	p, _ := serverCloud(t, Options{Seed: 1})
 	d := &memoryDisk{}
 	onDisk(t, p.cloud, d)
-	if err := p.cloud.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cloud.Sync())
 	d.mu.Lock() // the first write of the disk waits here, and the others come together meanwhile
 	before := d.writes
 	const clients = 50
@@ -311,16 +307,12 @@ func TestTheTimeGoesOnWithoutTheProgram(t *testing.T) {
 				t.Errorf("%v have passed, want %v", off, test.want)
 			}
 			p, _ = c.Project(1)
-			if err := c.clock.(*simclock.Clock).Step(2*time.Hour - test.want - time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			check(t, c.clock.(*simclock.Clock).Step(2*time.Hour-test.want-time.Minute))
 			c.Settle()
 			if got, _ := p.View().Actions.Get(action); got.Status != ActionRunning {
 				t.Errorf("the action ended too early: %+v", got)
 			}
-			if err := c.clock.(*simclock.Clock).Step(2 * time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			check(t, c.clock.(*simclock.Clock).Step(2*time.Minute))
 			c.Settle()
 			if got, _ := p.View().Actions.Get(action); got.Status != ActionSuccess {
 				t.Errorf("the action has not ended: %+v", got)

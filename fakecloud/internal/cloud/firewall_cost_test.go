@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	testclock "k8s.io/utils/clock/testing"
-
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cputime"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/longtest"
 )
@@ -86,9 +84,7 @@ func compare(t *testing.T, what string, fewest, most int, prepare func(int) func
 // costCloud returns a project whose actions end at once.
 func costCloud(t *testing.T) Project {
 	t.Helper()
-	c := New(Options{Clock: testclock.NewFakeClock(testNow), Catalogue: serverCatalogue()})
-	t.Cleanup(c.Close)
-	p, _ := c.Project(1)
+	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
 	return p
 }
 
@@ -129,7 +125,7 @@ func mustFirewall(t *testing.T, p Project, name string, to ...FirewallTarget) in
 	return f.ID
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -251,27 +247,9 @@ func TestARequestOfManySelectorsIsLinear(t *testing.T) {
 	})
 }
 
-// TestManyFirewallsAndServersAreLinear builds n firewalls and n servers that each belong to one of them.
-//
 //nolint:paralleltest // it measures the process
-func TestManyFirewallsAndServersAreLinear(t *testing.T) {
+func TestFirewallsOfTheSameServersAreLinear(t *testing.T) {
 	longtest.SkipRace(t)
-	linear(t, "firewalls and servers", 125, func(n int) func() {
-		p := costCloud(t)
-		return func() {
-			for i := range n {
-				mustFirewall(t, p, fmt.Sprint("f", i), FirewallTarget{Selector: fmt.Sprintf("nr=%d", i)})
-			}
-			for i := range n {
-				labelledServers(t, p, 1, "nr", fmt.Sprint(i))
-			}
-			for i := range n {
-				_, err := p.UpdateFirewall(mustFirewall(t, p, fmt.Sprint("later", i), FirewallTarget{Selector: fmt.Sprintf("nr=%d", i)}),
-					UpdateResource{Name: new(fmt.Sprint("renamed", i))})
-				check(t, err)
-			}
-		}
-	})
 	// A server has five of them: the others must not be looked at.
 	linear(t, "firewalls that select the same servers", 125, func(n int) func() {
 		p := costCloud(t)

@@ -79,13 +79,9 @@ func TestTheRulesOfFirewallsDecideWhatALoadBalancerReaches(t *testing.T) {
 			t.Errorf("%s: the firewalls filter an address outside of the cloud", tc.name)
 		}
 		for _, id := range ids {
-			if _, _, err := p.RemoveFirewall(id, []FirewallTarget{{Server: s.ID}}); err != nil {
-				t.Fatal(err)
-			}
+			did(p.RemoveFirewall(id, []FirewallTarget{{Server: s.ID}}))(t)
 			clk.Step(time.Second)
-			if err := p.DeleteFirewall(id); err != nil {
-				t.Fatal(err)
-			}
+			check(t, p.DeleteFirewall(id))
 		}
 		if st := p.View(); st.Refusal(lb, &lb.Targets[0], 80) != "" || st.Refusal(lb, &lb.Targets[1], 80) != "" {
 			t.Fatalf("%s: the removed firewalls still filter", tc.name)
@@ -133,6 +129,10 @@ func TestAFirewallFiltersFromTheEndOfItsAction(t *testing.T) {
 	}
 	direct, byLabel := FirewallTarget{Server: s.ID}, FirewallTarget{Selector: "role=web"}
 	failing := p.WithOutcome(&ActionOutcome{Fail: true})
+	change("fail to apply to the server", true, true, func() error {
+		_, _, err := failing.ApplyFirewall(f.ID, []FirewallTarget{direct})
+		return err
+	})
 	change("apply to the server", true, false, apply(direct))
 	change("set rules that permit", false, true, rules(p, open))
 	change("fail to set no rules", true, true, rules(failing, nil))
@@ -179,9 +179,7 @@ func TestHealthFollowsFirewallsWithoutADataPlane(t *testing.T) {
 	expect(time.Second, dropped)
 	ruled := func(rules ...FirewallRule) {
 		t.Helper()
-		if _, _, err := p.SetFirewallRules(f.ID, rules); err != nil {
-			t.Fatal(err)
-		}
+		did(p.SetFirewallRules(f.ID, rules))(t)
 		clk.Step(time.Second)
 	}
 	ruled(anyIn("81")) // not the port of the health checks

@@ -62,58 +62,13 @@ func mustFloatingIP(t *testing.T, p Project, in CreateFloatingIP) *FloatingIP {
 	return f
 }
 
-func TestAFloatingIPMovesBetweenServersAndOutlivesThem(t *testing.T) {
-	t.Parallel()
-	p, clk := serverCloud(t, Options{})
-	a := runningServer(t, p, clk, smallServer("a")).ID
-	b := runningServer(t, p, clk, smallServer("b")).ID
-	f := mustFloatingIP(t, p, CreateFloatingIP{Type: IPv4, Server: a})
-	if f.HomeLocation.Name != "fsn1" || f.Name == "" || f.IP.Bits() != 32 || f.DNSPtr.Of(f.IP.Addr()) != DefaultDNSPtr(f.IP.Addr()) {
-		t.Errorf("new Floating IP: %+v", f)
-	}
-	_, _, err := p.AssignFloatingIP(f.ID, b)
-	wantCode(t, "while it is being assigned", err, "locked")
-	clk.Step(time.Second)
-	_, _, err = p.AssignFloatingIP(f.ID, a)
-	wantCode(t, "to the server that has it", err, "floating_ip_assigned")
-	if _, _, err = p.AssignFloatingIP(f.ID, b); err != nil {
-		t.Fatal(err)
-	}
-	clk.Step(time.Second)
-	st := p.View()
-	from, _ := st.Servers.Get(a)
-	to, _ := st.Servers.Get(b)
-	if len(from.FloatingIPs) != 0 || !slices.Equal(to.FloatingIPs, []int64{f.ID}) {
-		t.Errorf("moved: %v, %v", from.FloatingIPs, to.FloatingIPs)
-	}
-	wantCode(t, "assigned", p.DeleteFloatingIP(f.ID, false), "must_be_unassigned")
-	if _, _, err := p.DeleteServer(b); err != nil {
-		t.Fatal(err)
-	}
-	clk.Step(time.Second)
-	if left, _ := p.View().FloatingIPs.Get(f.ID); left == nil || left.Server != 0 {
-		t.Errorf("after the deletion of its server: %+v", left)
-	}
-	if err := p.DeleteFloatingIP(f.ID, false); err != nil {
-		t.Fatal(err)
-	}
-	if _, taken := p.cloud.ips.v4.inUse(f.IP.Addr()); taken {
-		t.Errorf("%s was not given back", f.IP)
-	}
-}
-
 func TestAssigningAFloatingIPFailsWhenItsServerIsDeleted(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	s := offServer(t, p, clk, smallServer("a")).ID
 	f := mustFloatingIP(t, p, CreateFloatingIP{Type: IPv6, HomeLocation: "fsn1"})
-	if _, _, err := p.DeleteServer(s); err != nil {
-		t.Fatal(err)
-	}
-	action, _, err := p.AssignFloatingIP(f.ID, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	did(p.DeleteServer(s))(t)
+	action := did(p.AssignFloatingIP(f.ID, s))(t)
 	clk.Step(time.Second)
 	got, _ := p.View().Actions.Get(action)
 	if left, _ := p.View().FloatingIPs.Get(f.ID); got.Status != ActionFailed || left.Server != 0 {
@@ -128,9 +83,7 @@ func TestAnIPv6FloatingIPHasAtMostAHundredReverseDNSEntries(t *testing.T) {
 	ip := f.IP.Addr()
 	for i := range MaxDNSPtrsPerFloatingIP {
 		ip = ip.Next()
-		if _, _, err := p.ChangeFloatingIPDNSPtr(f.ID, ChangeDNSPtr{IP: ip, Ptr: new(fmt.Sprintf("h%d.example.com", i))}); err != nil {
-			t.Fatal(err)
-		}
+		did(p.ChangeFloatingIPDNSPtr(f.ID, ChangeDNSPtr{IP: ip, Ptr: new(fmt.Sprintf("h%d.example.com", i))}))(t)
 	}
 	_, _, err := p.ChangeFloatingIPDNSPtr(f.ID, ChangeDNSPtr{IP: ip.Next(), Ptr: new("more.example.com")})
 	wantCode(t, "one more", err, "resource_limit_exceeded")
@@ -139,18 +92,5 @@ func TestAnIPv6FloatingIPHasAtMostAHundredReverseDNSEntries(t *testing.T) {
 	}
 	if got, _ := p.View().FloatingIPs.Get(f.ID); len(got.DNSPtr) != MaxDNSPtrsPerFloatingIP-1 {
 		t.Errorf("%d entries", len(got.DNSPtr))
-	}
-}
-
-func TestUntilMay2026AnAssignedFloatingIPCouldBeDeleted(t *testing.T) {
-	t.Parallel()
-	p, clk := serverCloud(t, Options{Profile: ProfileInstant})
-	s := offServer(t, p, clk, smallServer("a")).ID
-	f := mustFloatingIP(t, p, CreateFloatingIP{Type: IPv4, Server: s})
-	if err := p.DeleteFloatingIP(f.ID, true); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := p.View().Servers.Get(s); len(got.FloatingIPs) != 0 {
-		t.Errorf("the server still shows %v", got.FloatingIPs)
 	}
 }

@@ -22,9 +22,7 @@ import (
 func reloaded(t *testing.T, c *Cloud, o Options) *Cloud {
 	t.Helper()
 	var text bytes.Buffer
-	if err := c.Save(&text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Save(&text))
 	f := New(o)
 	t.Cleanup(f.Close)
 	s, err := f.ReadSnapshot(bytes.NewReader(text.Bytes()))
@@ -33,9 +31,7 @@ func reloaded(t *testing.T, c *Cloud, o Options) *Cloud {
 	}
 	f.Restore(s)
 	var again bytes.Buffer
-	if err := f.Save(&again); err != nil {
-		t.Fatal(err)
-	}
+	check(t, f.Save(&again))
 	sameLines(t, text.String(), again.String())
 	return f
 }

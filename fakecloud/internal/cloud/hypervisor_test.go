@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -48,9 +47,7 @@ func noTask(t *testing.T, h *HypervisorSession) {
 
 func complete(t *testing.T, h *HypervisorSession, command string, failure error) {
 	t.Helper()
-	if err := h.Complete(t.Context(), nextTask(t, h, command).Action, failure); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.Complete(t.Context(), nextTask(t, h, command).Action, failure))
 }
 
 func TestTheHypervisorEndsTheActionsOnItsGuests(t *testing.T) {
@@ -87,16 +84,11 @@ func TestTheHypervisorEndsTheActionsOnItsGuests(t *testing.T) {
 				p, clk := serverCloud(t, Options{Profile: ProfileInstant})
 				id := mustCreate(t, p, smallServer("a")).Server.ID
 				if c.off {
-					if _, _, err := p.PowerOffServer(id); err != nil {
-						t.Fatal(err)
-					}
+					did(p.PowerOffServer(id))(t)
 				}
 				h := attach(t, p, hypervisor.Options{})
 				noTask(t, h)
-				action, _, err := c.do(p, id)
-				if err != nil {
-					t.Fatal(err)
-				}
+				action := did(c.do(p, id))(t)
 				clk.Step(hypervisor.DefaultTaskTimeout - time.Second)
 				wantStatus(t, p, id, c.during, true)
 				wantAction(t, p, action, c.command, ActionRunning)
@@ -107,9 +99,7 @@ func TestTheHypervisorEndsTheActionsOnItsGuests(t *testing.T) {
 				if want := testNow.Add(hypervisor.DefaultTaskTimeout); !task.Deadline.Equal(want) {
 					t.Errorf("deadline %v, want %v", task.Deadline, want)
 				}
-				if err := h.Complete(t.Context(), action, failure); err != nil {
-					t.Fatal(err)
-				}
+				check(t, h.Complete(t.Context(), action, failure))
 				want, status := c.done, ActionSuccess
 				if failure != nil {
 					want, status = c.failed, ActionFailed
@@ -142,12 +132,8 @@ func TestActionsThatDoNotChangeAGuestAreNotTasks(t *testing.T) {
 	n := testNetwork(t, p, "n", "10.0.0.0/24")
 	on := mustCreate(t, p, smallServer("on")).Server.ID
 	off := mustCreate(t, p, smallServer("off")).Server.ID
-	if _, _, err := p.PowerOffServer(off); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := p.AttachServerToNetwork(on, AttachServerToNetwork{Network: n.ID}); err != nil {
-		t.Fatal(err)
-	}
+	did(p.PowerOffServer(off))(t)
+	did(p.AttachServerToNetwork(on, AttachServerToNetwork{Network: n.ID}))(t)
 	h := attach(t, p, hypervisor.Options{})
 	for name, do := range map[string]func() (int64, *State, error){
 		"power on when on":   func() (int64, *State, error) { return p.PowerOnServer(on) },
@@ -182,10 +168,7 @@ func TestTheHypervisorAttachesAServerThatIsOn(t *testing.T) {
 	id := mustCreate(t, p, smallServer("a")).Server.ID
 	h := attach(t, p, hypervisor.Options{})
 	for _, failure := range []error{&hypervisor.Error{Code: "resource_unavailable", Message: "no room"}, nil} {
-		action, _, err := p.AttachServerToNetwork(id, AttachServerToNetwork{Network: n.ID})
-		if err != nil {
-			t.Fatal(err)
-		}
+		action := did(p.AttachServerToNetwork(id, AttachServerToNetwork{Network: n.ID}))(t)
 		wantStatus(t, p, id, ServerRunning, true)
 		task := nextTask(t, h, hypervisor.CommandAttach)
 		net, _ := p.View().Networks.Get(n.ID)
@@ -193,9 +176,7 @@ func TestTheHypervisorAttachesAServerThatIsOn(t *testing.T) {
 			task.Guest.Networks[0].IP != m.IP {
 			t.Errorf("%+v", task)
 		}
-		if err := h.Complete(t.Context(), action, failure); err != nil {
-			t.Fatal(err)
-		}
+		check(t, h.Complete(t.Context(), action, failure))
 		wantAction(t, p, action, "attach_to_network", map[bool]ActionStatus{true: ActionSuccess, false: ActionFailed}[failure == nil])
 		if _, attached := server(t, p, id).PrivateNet(n.ID); attached != (failure == nil) {
 			t.Errorf("after %v, the server is attached: %v", failure, attached)
@@ -232,9 +213,7 @@ func TestANewServerGetsAGuestAndThenStarts(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	noTask(t, h)
-	if err := h.Complete(t.Context(), task.Action, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.Complete(t.Context(), task.Action, nil))
 	wantStatus(t, p, out.Server.ID, ServerStarting, true)
 	complete(t, h, "start_server", nil)
 	wantStatus(t, p, out.Server.ID, ServerRunning, true)
@@ -259,9 +238,7 @@ func TestAServerIsOffIfItsGuestCannotBeCreated(t *testing.T) {
 	wantAction(t, p, out.NextActions[0], "start_server", ActionFailed)
 	wantStatus(t, p, out.Server.ID, ServerOff, false)
 	noTask(t, h)
-	if _, _, err := p.DeleteServer(out.Server.ID); err != nil {
-		t.Fatal(err)
-	}
+	did(p.DeleteServer(out.Server.ID))(t)
 	complete(t, h, "delete_server", nil)
 	checkInvariants(t, p.View(), p.cloud)
 }
@@ -288,10 +265,7 @@ func TestATaskThatIsNotDoneInTimeFails(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
 	h := attach(t, p, hypervisor.Options{TaskTimeout: time.Minute})
-	action, _, err := p.PowerOffServer(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	action := did(p.PowerOffServer(id))(t)
 	clk.Step(time.Minute)
 	wantAction(t, p, action, "stop_server", ActionFailed)
 	if a, _ := p.View().Actions.Get(action); a.ErrorCode != "timeout" {
@@ -315,9 +289,7 @@ func TestReportsOfGuestsChangeTheirServers(t *testing.T) {
 	h := attach(t, p, hypervisor.Options{Selector: "mine"})
 	report := func(running bool, want ServerStatus) {
 		t.Helper()
-		if err := h.Report(t.Context(), id, running); err != nil {
-			t.Fatal(err)
-		}
+		check(t, h.Report(t.Context(), id, running))
 		if s := server(t, p, id); s.Status != want {
 			t.Fatalf("reported %v: %s, want %s", running, s.Status, want)
 		}
@@ -329,14 +301,10 @@ func TestReportsOfGuestsChangeTheirServers(t *testing.T) {
 		t.Error("a report of the known state changed the server")
 	}
 	report(true, ServerRunning)
-	if _, _, err := p.ShutdownServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.ShutdownServer(id))(t)
 	task := nextTask(t, h, "shutdown_server")
 	report(false, ServerRunning) // ignored while the task runs
-	if err := h.Complete(t.Context(), task.Action, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.Complete(t.Context(), task.Action, nil))
 	report(true, ServerStopping) // stopping until the guest is off
 	report(false, ServerOff)
 	for _, server := range []int64{other, 7} {
@@ -355,9 +323,7 @@ func TestAReportDuringAnActionThatIsNotATask(t *testing.T) {
 	if _, _, _, err := p.ResetServerPassword(id); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Report(t.Context(), id, false); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.Report(t.Context(), id, false))
 	wantStatus(t, p, id, ServerOff, true)
 }
 
@@ -388,9 +354,7 @@ func TestEachServerHasOneHypervisor(t *testing.T) {
 		p  Project
 		id int64
 	}{{p, a}, {p, b}, {q, elsewhere}} {
-		if _, _, err := s.p.PowerOffServer(s.id); err != nil {
-			t.Fatal(err)
-		}
+		did(s.p.PowerOffServer(s.id))(t)
 	}
 	for name, want := range map[string]int64{"first": a, "second": b, "third": elsewhere} {
 		if task := nextTask(t, hs[name], "stop_server"); task.Guest.Server != want {
@@ -423,15 +387,10 @@ func TestDetachingAHypervisorFailsItsUnfinishedTasks(t *testing.T) {
 			working := runningServer(t, p, clk, smallServer("a")).ID
 			stopping := runningServer(t, p, clk, smallServer("b")).ID
 			h := attach(t, p, hypervisor.Options{})
-			if _, _, err := p.ShutdownServer(stopping); err != nil {
-				t.Fatal(err)
-			}
+			did(p.ShutdownServer(stopping))(t)
 			complete(t, h, "shutdown_server", nil)
 			created := mustCreate(t, p, smallServer("c"))
-			action, _, err := p.PowerOffServer(working)
-			if err != nil {
-				t.Fatal(err)
-			}
+			action := did(p.PowerOffServer(working))(t)
 			nextTask(t, h, "create_server")
 			nextTask(t, h, "stop_server")
 			leave(h, clk.Step)
@@ -450,9 +409,7 @@ func TestDetachingAHypervisorFailsItsUnfinishedTasks(t *testing.T) {
 				t.Errorf("ReportGuest: %v", err)
 			}
 			// From now on, actions follow the profile.
-			if _, _, err = p.PowerOffServer(working); err != nil {
-				t.Fatal(err)
-			}
+			did(p.PowerOffServer(working))(t)
 			clk.Step(time.Second)
 			wantStatus(t, p, working, ServerOff, false)
 			wantStatus(t, p, stopping, ServerOff, false)
@@ -467,10 +424,7 @@ func TestASuspendedHypervisorThatReturnsGetsItsTasksAgain(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
 	h := attach(t, p, hypervisor.Options{})
-	off, _, err := p.PowerOffServer(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	off := did(p.PowerOffServer(id))(t)
 	nextTask(t, h, "stop_server")
 	h.Suspend()
 	created := mustCreate(t, p, smallServer("b")) // while it is suspended
@@ -497,9 +451,7 @@ func TestAHypervisorReplacesOneOfTheSameName(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
 	h := attach(t, p, hypervisor.Options{})
-	if _, _, err := p.PowerOffServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.PowerOffServer(id))(t)
 	waiting := make(chan error)
 	nextTask(t, h, "stop_server")
 	go func() { _, err := h.Next(context.WithoutCancel(t.Context())); waiting <- err }()
@@ -520,10 +472,7 @@ func TestAResetMakesHypervisorsForgetTheirGuests(t *testing.T) {
 	h := attach(t, p, hypervisor.Options{})
 	lost := attach(t, p, hypervisor.Options{Name: "lost"})
 	lost.Suspend()
-	action, _, err := p.PowerOffServer(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	action := did(p.PowerOffServer(id))(t)
 	p.cloud.Reset()
 	if task := nextTask(t, h, hypervisor.CommandForget); task.Action != 0 || task.Guest.Server != id || task.Guest.Name != "a" {
 		t.Errorf("%+v", task)
@@ -545,9 +494,7 @@ func TestAHangingActionBecomesATaskWhenItIsResumed(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
 	h := attach(t, p, hypervisor.Options{})
-	if _, _, err := p.WithOutcome(&ActionOutcome{Hang: true}).PowerOffServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.WithOutcome(&ActionOutcome{Hang: true}).PowerOffServer(id))(t)
 	noTask(t, h)
 	if n := p.cloud.ResumeActions(); n != 1 {
 		t.Errorf("%d resumed", n)
@@ -562,9 +509,7 @@ func TestASlowActionIsATask(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
 	h := attach(t, p, hypervisor.Options{})
-	if _, _, err := p.WithOutcome(&ActionOutcome{Duration: time.Hour}).PowerOffServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.WithOutcome(&ActionOutcome{Duration: time.Hour}).PowerOffServer(id))(t)
 	complete(t, h, "stop_server", nil)
 	wantStatus(t, p, id, ServerOff, false)
 }
@@ -585,9 +530,7 @@ func TestNextWaitsForATask(t *testing.T) {
 		}()
 	}
 	for _, id := range ids {
-		if _, _, err := p.PowerOffServer(id); err != nil {
-			t.Fatal(err)
-		}
+		did(p.PowerOffServer(id))(t)
 	}
 	servers := []int64{<-got, <-got}
 	if slices.Sort(servers); !slices.Equal(servers, ids) {
@@ -605,26 +548,6 @@ func TestNextWaitsForATask(t *testing.T) {
 	}
 	if _, err := p.cloud.AttachHypervisor(hypervisor.Options{Name: "late"}); !errors.Is(err, hypervisor.ErrClosed) {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestWrongOptionsOfAHypervisor(t *testing.T) {
-	t.Parallel()
-	p, _ := serverCloud(t, Options{})
-	for name, o := range map[string]hypervisor.Options{
-		"no name":    {},
-		"long name":  {Name: strings.Repeat("a", 64)},
-		"odd name":   {Name: "a/b"},
-		"no project": {Name: "h", Project: 7},
-		"selector":   {Name: "h", Selector: "a in"},
-		"timeout":    {Name: "h", TaskTimeout: -1},
-	} {
-		if _, err := p.cloud.AttachHypervisor(o); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-	if all := p.cloud.Hypervisors(); len(all) != 0 {
-		t.Errorf("%+v", all)
 	}
 }
 

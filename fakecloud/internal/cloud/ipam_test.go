@@ -79,13 +79,10 @@ func TestANetworkGivesReservedAddressesOnlyOnRequest(t *testing.T) {
 	})
 	t.Cleanup(c.Close)
 	p, _ := c.Project(1)
-	n, _, err := p.CreateNetwork(CreateNetwork{
+	n := did(p.CreateNetwork(CreateNetwork{
 		Name: "net", IPRange: netip.MustParsePrefix("10.0.0.0/16"),
 		Subnets: []Subnet{{Type: SubnetCloud, IPRange: netip.MustParsePrefix("10.0.0.0/24"), NetworkZone: "eu-central"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for want, ask := range map[string]netip.Addr{
 		"10.0.0.5": netip.MustParseAddr("10.0.0.5"), "10.0.0.9": netip.MustParseAddr("10.0.0.9"), "10.0.0.16": {},
 	} {

@@ -70,18 +70,12 @@ func TestHealthFollowsPowerWithoutADataPlane(t *testing.T) {
 	expect(12*time.Second, "healthy/healthy | "+dead+"/healthy | healthy/healthy")
 	expect(time.Hour, "healthy/healthy | healthy/healthy | healthy/healthy")
 
-	action, _, err := p.AddLoadBalancerService(lb.ID, tcp(81, 81))
-	if err != nil {
-		t.Fatal(err)
-	}
+	action := did(p.AddLoadBalancerService(lb.ID, tcp(81, 81)))(t)
 	ended(t, p, clk, action, "")
 	if got := healthOf(getLB(t, p, lb.ID)); got != "healthy/unknown/healthy | healthy/unknown/healthy | healthy/unknown/healthy" {
 		t.Errorf("a new service: %s", got)
 	}
-	action, _, err = p.DeleteLoadBalancerService(lb.ID, 80)
-	if err != nil {
-		t.Fatal(err)
-	}
+	action = did(p.DeleteLoadBalancerService(lb.ID, 80))(t)
 	ended(t, p, clk, action, "")
 	if got := healthOf(getLB(t, p, lb.ID)); got != "unknown/healthy | unknown/healthy | unknown/healthy" {
 		t.Errorf("without a service: %s", got)

@@ -28,13 +28,10 @@ func selectingCloud(t *testing.T, balancers, servers int, label string) (Project
 		}
 	}
 	create := func(i int) {
-		_, _, err := p.CreateServer(CreateServer{
+		did(p.CreateServer(CreateServer{
 			Name: fmt.Sprintf("server-%d", i), ServerType: "cx23", Image: "debian-13", Location: "fsn1",
 			Labels: map[string]string{label: ""}, IPv4: ServerPublicIP{Enabled: true}, StartAfterCreate: true,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 	for i := range servers {
 		create(i)

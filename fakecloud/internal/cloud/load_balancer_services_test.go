@@ -33,7 +33,6 @@ func TestInvalidServicesAreRefused(t *testing.T) {
 		want string
 	}{
 		"no protocol":             {ServiceInput{}, "protocol"},
-		"unknown protocol":        {ServiceInput{Protocol: new("udp"), ListenPort: new(1), DestinationPort: new(1)}, "protocol"},
 		"tcp without listen port": {ServiceInput{Protocol: new("tcp"), DestinationPort: new(1)}, "listen_port"},
 		"tcp without destination": {ServiceInput{Protocol: new("tcp"), ListenPort: new(2)}, "destination_port"},
 		"listen port 0":           {tcp(0, 1), "listen_port"},
@@ -46,33 +45,14 @@ func TestInvalidServicesAreRefused(t *testing.T) {
 		"http with a redirect":    {http(ServiceHTTPInput{RedirectHTTP: new(true)}), "http.redirect_http"},
 		"tcp with sticky sessions": {ServiceInput{Protocol: new("tcp"), ListenPort: new(2), DestinationPort: new(2),
 			HTTP: &ServiceHTTPInput{StickySessions: new(true)}}, "http.sticky_sessions"},
-		"no cookie name":            {http(ServiceHTTPInput{CookieName: new("")}), "http.cookie_name"},
-		"cookie name with a space":  {http(ServiceHTTPInput{CookieName: new("a b")}), "http.cookie_name"},
-		"cookie name too long":      {http(ServiceHTTPInput{CookieName: new(strings.Repeat("a", 101))}), "http.cookie_name"},
-		"cookie lifetime too short": {http(ServiceHTTPInput{CookieLifetime: new(29)}), "http.cookie_lifetime"},
-		"cookie lifetime too long":  {http(ServiceHTTPInput{CookieLifetime: new(86401)}), "http.cookie_lifetime"},
-		"idle timeout too short":    {http(ServiceHTTPInput{TimeoutIdle: new(29)}), "http.timeout_idle"},
-		"idle timeout too long":     {http(ServiceHTTPInput{TimeoutIdle: new(301)}), "http.timeout_idle"},
-		"check of unknown protocol": {check(HealthCheckInput{Protocol: new("https")}), "health_check.protocol"},
-		"check of port 0":           {check(HealthCheckInput{Port: new(0)}), "health_check.port"},
-		"check interval too short":  {check(HealthCheckInput{Interval: new(2)}), "health_check.interval"},
-		"check interval too long":   {check(HealthCheckInput{Interval: new(61)}), "health_check.interval"},
-		"check timeout too short":   {check(HealthCheckInput{Timeout: new(0)}), "health_check.timeout"},
-		"check timeout too long":    {check(HealthCheckInput{Timeout: new(61)}), "health_check.timeout"},
-		"too few retries":           {check(HealthCheckInput{Retries: new(0)}), "health_check.retries"},
-		"too many retries":          {check(HealthCheckInput{Retries: new(6)}), "health_check.retries"},
-		"domain with a percent":     {checkHTTP(HealthCheckHTTPInput{Domain: new("a%b")}), "health_check.http.domain"},
-		"domain too long": {checkHTTP(HealthCheckHTTPInput{Domain: new(strings.Repeat("a", 129))}),
-			"health_check.http.domain"},
-		"no path":           {checkHTTP(HealthCheckHTTPInput{Path: new("")}), "health_check.http.path"},
-		"path with a space": {checkHTTP(HealthCheckHTTPInput{Path: new("/a b")}), "health_check.http.path"},
-		"path too long":     {checkHTTP(HealthCheckHTTPInput{Path: new(strings.Repeat("/", 257))}), "health_check.http.path"},
-		"response too long": {checkHTTP(HealthCheckHTTPInput{Response: new(strings.Repeat("a", 257))}),
-			"health_check.http.response"},
+		"cookie name with a space": {http(ServiceHTTPInput{CookieName: new("a b")}), "http.cookie_name"},
+		"idle timeout too short":   {http(ServiceHTTPInput{TimeoutIdle: new(29)}), "http.timeout_idle"},
+		"idle timeout too long":    {http(ServiceHTTPInput{TimeoutIdle: new(301)}), "http.timeout_idle"},
+		"check of port 0":          {check(HealthCheckInput{Port: new(0)}), "health_check.port"},
+		"domain with a percent":    {checkHTTP(HealthCheckHTTPInput{Domain: new("a%b")}), "health_check.http.domain"},
+		"path with a space":        {checkHTTP(HealthCheckHTTPInput{Path: new("/a b")}), "health_check.http.path"},
 		"a status code of letters": {checkHTTP(HealthCheckHTTPInput{StatusCodes: []string{"200", "abc"}}),
 			"health_check.http.status_codes.1"},
-		"more than 20 status codes": {checkHTTP(HealthCheckHTTPInput{StatusCodes: make([]string, 21)}),
-			"health_check.http.status_codes"},
 		"all minimum values": {ServiceInput{Protocol: new("http"), HTTP: &ServiceHTTPInput{CookieName: new("a"),
 			CookieLifetime: new(30), TimeoutIdle: new(30)}, HealthCheck: &HealthCheckInput{Port: new(1), Interval: new(3), Timeout: new(1),
 			Retries: new(1)}}, ""},
@@ -123,10 +103,7 @@ func TestUpdatingAServiceIsAPatch(t *testing.T) {
 	update := func(in ServiceInput) LoadBalancerService {
 		t.Helper()
 		in.ListenPort = new(80)
-		action, _, err := p.UpdateLoadBalancerService(lb.ID, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		action := did(p.UpdateLoadBalancerService(lb.ID, in))(t)
 		ended(t, p, clk, action, "")
 		s, _ := getLB(t, p, lb.ID).Service(80)
 		return *s
@@ -209,10 +186,7 @@ func TestCertificatesAreLimitedByTheType(t *testing.T) {
 		t.Fatalf("the same certificate again: %v", err)
 	}
 	ended(t, p, clk, action, "")
-	action, _, err = p.DeleteLoadBalancerService(lb.ID, 443)
-	if err != nil {
-		t.Fatal(err)
-	}
+	action = did(p.DeleteLoadBalancerService(lb.ID, 443))(t)
 	ended(t, p, clk, action, "")
 	if c, _ := p.View().Certificates.Get(a); len(c.UsedBy) != 1 {
 		t.Error("the certificate is still used by the other service")

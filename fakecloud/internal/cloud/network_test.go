@@ -15,20 +15,8 @@ import (
 // 10.0.0.0/16 with the subnet 10.0.1.0/24 in eu-central.
 func networkCloud(t *testing.T) (Project, *Network, *testclock.FakeClock) {
 	t.Helper()
-	clk := testclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
-	c := New(Options{Clock: clk, Profile: ProfileFixed(time.Second), Catalogue: &Catalogue{Locations: []*Location{
-		{ID: 1, Name: "fsn1", NetworkZone: "eu-central"}, {ID: 4, Name: "ash", NetworkZone: "us-east"},
-	}}})
-	t.Cleanup(c.Close)
-	p, _ := c.Project(1)
-	n, _, err := p.CreateNetwork(CreateNetwork{
-		Name: "net", IPRange: netip.MustParsePrefix("10.0.0.0/16"),
-		Subnets: []Subnet{{Type: SubnetCloud, IPRange: netip.MustParsePrefix("10.0.1.0/24"), NetworkZone: "eu-central"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, n, clk
+	p, clk := serverCloud(t, Options{})
+	return p, lbNetwork(t, p, "net", "10.0"), clk
 }
 
 // putServer stores a server that is not in any network.
@@ -61,53 +49,6 @@ func codeOf(err error) string {
 	return string(e.Code)
 }
 
-func TestNetworkRanges(t *testing.T) {
-	t.Parallel()
-	p, _, _ := networkCloud(t)
-	for r, want := range map[string]string{
-		"10.1.0.0/16": "", "172.16.0.0/12": "", "192.168.5.0/24": "",
-		"10.1.0.0/25": "ip_range", "10.1.0.1/16": "ip_range", "11.0.0.0/16": "ip_range", "172.16.0.0/11": "ip_range",
-		"192.168.0.0/15": "ip_range", "0.0.0.0/0": "ip_range", "fd00::/64": "ip_range",
-	} {
-		_, _, err := p.CreateNetwork(CreateNetwork{Name: "n" + r, IPRange: netip.MustParsePrefix(r)})
-		if got := codeOf(err); got != want {
-			t.Errorf("%s: %q, want %q", r, got, want)
-		}
-	}
-}
-
-func TestInvalidSubnetsAreRefused(t *testing.T) {
-	t.Parallel()
-	p, n, _ := networkCloud(t)
-	for name, tc := range map[string]struct {
-		s    Subnet
-		want string
-	}{
-		"outside the network": {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.1.0.0/24"), NetworkZone: "eu-central"},
-			"ip_range"},
-		"larger than the network": {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.0.0/8"), NetworkZone: "eu-central"},
-			"ip_range"},
-		"overlapping": {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.0.0/23"), NetworkZone: "eu-central"},
-			"ip_range"},
-		"too small": {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.2.0/31"), NetworkZone: "eu-central"},
-			"ip_range"},
-		"host bits": {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.2.1/24"), NetworkZone: "eu-central"},
-			"ip_range"},
-		"unknown zone":               {Subnet{Type: "cloud", NetworkZone: "mars"}, "network_zone"},
-		"another zone":               {Subnet{Type: "cloud", NetworkZone: "us-east"}, "network_zone"},
-		"vswitch without id":         {Subnet{Type: "vswitch", NetworkZone: "eu-central"}, "vswitch_id"},
-		"vswitch in another zone":    {Subnet{Type: "vswitch", NetworkZone: "us-east", VSwitchID: 1000}, "network_zone"},
-		"id without being a vswitch": {Subnet{Type: "cloud", NetworkZone: "eu-central", VSwitchID: 1}, "vswitch_id"},
-	} {
-		if _, _, err := p.AddSubnet(n.ID, tc.s); codeOf(err) != tc.want {
-			t.Errorf("%s: %v, want %s", name, err, tc.want)
-		}
-	}
-	if got, _ := p.View().Networks.Get(n.ID); len(got.Subnets) != 1 || p.View().Actions.Len() != 0 {
-		t.Errorf("refused subnets left something: %+v", got)
-	}
-}
-
 func TestTheSubnetOfAVSwitchDoesNotBeginWithItsNetwork(t *testing.T) {
 	t.Parallel()
 	p, _, _ := networkCloud(t)
@@ -138,9 +79,7 @@ func TestASubnetWithoutARangeGetsTheFirstFree24(t *testing.T) {
 	t.Parallel()
 	p, n, clk := networkCloud(t)
 	for _, want := range []string{"10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24"} {
-		if _, _, err := p.AddSubnet(n.ID, Subnet{Type: "cloud", NetworkZone: "eu-central"}); err != nil {
-			t.Fatal(err)
-		}
+		did(p.AddSubnet(n.ID, Subnet{Type: "cloud", NetworkZone: "eu-central"}))(t)
 		before, _ := p.View().Networks.Get(n.ID)
 		if _, _, err := p.AddSubnet(n.ID, Subnet{Type: "cloud", NetworkZone: "eu-central"}); codeOf(err) != "conflict" {
 			t.Errorf("while a change runs: %v, want conflict", err)
@@ -177,9 +116,7 @@ func TestRoutes(t *testing.T) {
 			t.Parallel()
 			p, n, clk := networkCloud(t)
 			existing := Route{netip.MustParsePrefix("10.100.0.0/24"), netip.MustParseAddr("10.0.1.4")}
-			if _, _, err := p.AddRoute(n.ID, existing); err != nil {
-				t.Fatal(err)
-			}
+			did(p.AddRoute(n.ID, existing))(t)
 			clk.Step(time.Second)
 			r := Route{netip.MustParsePrefix(tc.destination), netip.MustParseAddr(tc.gateway)}
 			_, st, err := p.AddRoute(n.ID, r)
@@ -199,9 +136,7 @@ func TestRoutes(t *testing.T) {
 			if _, _, err := p.DeleteRoute(n.ID, Route{r.Destination, netip.MustParseAddr("10.0.1.77")}); codeOf(err) != "not_found" {
 				t.Errorf("deleting with another gateway: %v", err)
 			}
-			if _, _, err := p.DeleteRoute(n.ID, r); err != nil {
-				t.Fatal(err)
-			}
+			did(p.DeleteRoute(n.ID, r))(t)
 			clk.Step(time.Second)
 			if got, _ := p.View().Networks.Get(n.ID); !slices.Equal(got.Routes, []Route{existing}) {
 				t.Errorf("after deleting: %v", got.Routes)
@@ -210,81 +145,27 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func TestANetworkOnlyGrows(t *testing.T) {
+func TestAnAliasIPIsFreeWhenItsServerHasGivenItUp(t *testing.T) {
 	t.Parallel()
 	p, n, clk := networkCloud(t)
-	for r, want := range map[string]string{"10.0.0.0/17": "ip_range", "10.2.0.0/15": "ip_range", "10.0.0.0/7": "ip_range"} {
-		if _, _, err := p.ChangeIPRange(n.ID, netip.MustParsePrefix(r)); codeOf(err) != want {
-			t.Errorf("%s: %v", r, err)
-		}
-	}
-	if _, _, err := p.ChangeIPRange(n.ID, netip.MustParsePrefix("10.0.0.0/14")); err != nil {
-		t.Fatal(err)
-	}
-	clk.Step(time.Second)
-	if got, _ := p.View().Networks.Get(n.ID); got.IPRange.String() != "10.0.0.0/14" {
-		t.Errorf("range %s", got.IPRange)
-	}
-}
-
-func TestAServerJoinsAndLeavesANetwork(t *testing.T) {
-	t.Parallel()
-	p, n, clk := networkCloud(t)
-	s := putServer(t, p, "s", "fsn1")
+	s, other := putServer(t, p, "s", "fsn1"), putServer(t, p, "other", "fsn1")
 	alias := netip.MustParseAddr("10.0.1.50")
-	if _, _, err := p.AttachServerToNetwork(s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{alias}}); err != nil {
-		t.Fatal(err)
-	}
-	st := p.View()
-	net, _ := st.Networks.Get(n.ID)
+	did(p.AttachServerToNetwork(s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{alias}}))(t)
+	net, _ := p.View().Networks.Get(n.ID)
 	m, _ := net.Member(s.Ref())
-	if got, _ := st.Servers.Get(s.ID); len(got.PrivateNets) != 0 || m.Status != MemberAttaching || m.IP.String() != "10.0.1.1" {
-		t.Fatalf("while attaching: %v, %+v", got.PrivateNets, m)
-	}
-	if _, _, err := p.DetachServerFromNetwork(s.ID, n.ID); codeOf(err) != "locked" {
-		t.Errorf("detaching while attaching: %v", err)
+	if in := server(t, p, s.ID).PrivateNets; len(in) != 0 || m.Status != MemberAttaching || m.IP.String() != "10.0.1.1" {
+		t.Fatalf("while attaching: %v, %+v", in, m)
 	}
 	if err := p.DeleteNetwork(n.ID); codeOf(err) != "conflict" {
 		t.Errorf("deleting the network while attaching: %v", err)
 	}
 	clk.Step(time.Second)
-	st = p.View()
-	got, _ := st.Servers.Get(s.ID)
-	if len(got.PrivateNets) != 1 || got.PrivateNets[0].IP != m.IP || !slices.Equal(got.PrivateNets[0].AliasIPs, []netip.Addr{alias}) {
-		t.Fatalf("attached: %+v", got.PrivateNets)
-	}
-	if _, _, err := p.AttachServerToNetwork(s.ID, AttachServerToNetwork{Network: n.ID}); codeOf(err) != "server_already_attached" {
-		t.Errorf("attaching twice: %v", err)
-	}
-	if _, _, err := p.DeleteSubnet(n.ID, netip.MustParsePrefix("10.0.1.0/24")); codeOf(err) != "service_error" {
-		t.Errorf("deleting a subnet in use: %v", err)
-	}
-	if _, _, err := p.ChangeAliasIPs(s.ID, n.ID, []netip.Addr{netip.MustParseAddr("10.0.1.51")}); err != nil {
-		t.Fatal(err)
-	}
-	other := putServer(t, p, "other", "fsn1")
-	if _, _, err := p.AttachServerToNetwork(other.ID, AttachServerToNetwork{Network: n.ID, IP: alias}); codeOf(err) != "ip_not_available" {
-		t.Errorf("an alias IP that is being given up: %v", err)
-	}
-	clk.Step(time.Second)
-	if _, _, err := p.AttachServerToNetwork(other.ID, AttachServerToNetwork{Network: n.ID, IP: alias}); err != nil {
-		t.Errorf("an alias IP that was given up: %v", err)
-	}
-	clk.Step(time.Second)
-	if _, _, err := p.DetachServerFromNetwork(s.ID, n.ID); err != nil {
-		t.Fatal(err)
-	}
-	clk.Step(time.Second)
-	st = p.View()
-	net, _ = st.Networks.Get(n.ID)
-	if got, _ := st.Servers.Get(s.ID); len(got.PrivateNets) != 0 || len(net.Members) != 1 {
-		t.Errorf("detached: %v, members %v", got.PrivateNets, net.Members)
-	}
-	if err := p.DeleteNetwork(n.ID); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := p.View().Servers.Get(other.ID); len(got.PrivateNets) != 0 {
-		t.Errorf("the network is deleted, the server still has %v", got.PrivateNets)
+	did(p.ChangeAliasIPs(s.ID, n.ID, []netip.Addr{netip.MustParseAddr("10.0.1.51")}))(t)
+	for _, want := range []string{"ip_not_available", ""} {
+		if _, _, err := p.AttachServerToNetwork(other.ID, AttachServerToNetwork{Network: n.ID, IP: alias}); codeOf(err) != want {
+			t.Errorf("an alias IP that is given up: %v, want %q", err, want)
+		}
+		clk.Step(time.Second)
 	}
 }
 
@@ -292,46 +173,32 @@ func TestInvalidAttachmentsAreRefused(t *testing.T) {
 	t.Parallel()
 	p, n, clk := networkCloud(t)
 	s := putServer(t, p, "s", "fsn1")
-	far := putServer(t, p, "far", "ash")
 	taken := putServer(t, p, "taken", "fsn1")
 	wanted := AttachServerToNetwork{Network: n.ID, IP: netip.MustParseAddr("10.0.1.9")}
-	if _, _, err := p.AttachServerToNetwork(taken.ID, wanted); err != nil {
-		t.Fatal(err)
-	}
-	overlap, _, err := p.CreateNetwork(CreateNetwork{
-		Name: "overlap", IPRange: netip.MustParsePrefix("10.0.0.0/20"),
-		Subnets: []Subnet{{Type: "cloud", NetworkZone: "eu-central"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	did(p.AttachServerToNetwork(taken.ID, wanted))(t)
 	clk.Step(time.Second)
 	addr := netip.MustParseAddr
 	for name, tc := range map[string]struct {
-		server int64
-		in     AttachServerToNetwork
-		want   string
+		in   AttachServerToNetwork
+		want string
 	}{
-		"no such network":            {s.ID, AttachServerToNetwork{Network: 5}, "network"},
-		"no subnet in its zone":      {far.ID, AttachServerToNetwork{Network: n.ID}, "no_subnet_available"},
-		"an IP that is taken":        {s.ID, AttachServerToNetwork{Network: n.ID, IP: addr("10.0.1.9")}, "ip_not_available"},
-		"an IP in no subnet":         {s.ID, AttachServerToNetwork{Network: n.ID, IP: addr("10.0.7.9")}, "ip_not_available"},
-		"the broadcast address":      {s.ID, AttachServerToNetwork{Network: n.ID, IP: addr("10.0.1.255")}, "ip_not_available"},
-		"the subnet's first address": {s.ID, AttachServerToNetwork{Network: n.ID, IP: addr("10.0.1.0")}, "ip_not_available"},
-		"an unknown subnet": {s.ID, AttachServerToNetwork{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.2.0/24")},
+		"no such network":            {AttachServerToNetwork{Network: 5}, "network"},
+		"an IP in no subnet":         {AttachServerToNetwork{Network: n.ID, IP: addr("10.0.7.9")}, "ip_not_available"},
+		"the broadcast address":      {AttachServerToNetwork{Network: n.ID, IP: addr("10.0.1.255")}, "ip_not_available"},
+		"the subnet's first address": {AttachServerToNetwork{Network: n.ID, IP: addr("10.0.1.0")}, "ip_not_available"},
+		"an unknown subnet": {AttachServerToNetwork{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.2.0/24")},
 			"ip_range"},
-		"an IP outside the subnet": {s.ID, AttachServerToNetwork{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.1.0/24"),
+		"an IP outside the subnet": {AttachServerToNetwork{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.1.0/24"),
 			IP: addr("10.0.2.4")}, "ip"},
-		"an alias that is taken": {s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{addr("10.0.1.9")}},
+		"an alias that is taken": {AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{addr("10.0.1.9")}},
 			"ip_not_available"},
-		"the same alias twice": {s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{addr("10.0.1.20"), addr("10.0.1.20")}},
+		"the same alias twice": {AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{addr("10.0.1.20"), addr("10.0.1.20")}},
 			"ip_not_available"},
-		"six aliases": {s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{
+		"six aliases": {AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{
 			addr("10.0.1.20"), addr("10.0.1.21"), addr("10.0.1.22"), addr("10.0.1.23"), addr("10.0.1.24"), addr("10.0.1.25"),
 		}}, "resource_limit_exceeded"},
-		"a network that overlaps": {taken.ID, AttachServerToNetwork{Network: overlap.ID}, "networks_overlap"},
 	} {
-		if _, _, err := p.AttachServerToNetwork(tc.server, tc.in); codeOf(err) != tc.want {
+		if _, _, err := p.AttachServerToNetwork(s.ID, tc.in); codeOf(err) != tc.want {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
 	}
@@ -343,13 +210,10 @@ func TestInvalidAttachmentsAreRefused(t *testing.T) {
 func TestASubnetRunsOutOfAddresses(t *testing.T) {
 	t.Parallel()
 	p, _, clk := networkCloud(t)
-	small, _, err := p.CreateNetwork(CreateNetwork{
+	small := did(p.CreateNetwork(CreateNetwork{
 		Name: "small", IPRange: netip.MustParsePrefix("10.9.0.0/24"),
 		Subnets: []Subnet{{Type: "cloud", IPRange: netip.MustParsePrefix("10.9.0.0/29"), NetworkZone: "eu-central"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	// Three of the eight addresses are reserved: the first, the gateway's and the broadcast address.
 	seen := map[netip.Addr]bool{}
 	for i := range 6 {
@@ -370,24 +234,5 @@ func TestASubnetRunsOutOfAddresses(t *testing.T) {
 			t.Errorf("address %s is the gateway's, or was handed out twice", ip)
 		}
 		seen[got.PrivateNets[0].IP] = true
-	}
-}
-
-func TestNetworkProtection(t *testing.T) {
-	t.Parallel()
-	p, n, _ := networkCloud(t)
-	yes, no := true, false
-	if _, _, err := p.ChangeNetworkProtection(n.ID, &yes); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.DeleteNetwork(n.ID); codeOf(err) != "protected" {
-		t.Errorf("protected: %v", err)
-	}
-	_, _, _ = p.ChangeNetworkProtection(n.ID, &no)
-	if err := p.DeleteNetwork(n.ID); err != nil {
-		t.Error(err)
-	}
-	if err := p.DeleteNetwork(n.ID); codeOf(err) != "not_found" {
-		t.Errorf("again: %v", err)
 	}
 }

@@ -33,9 +33,7 @@ func TestAReadDoesNotWaitForDueWork(t *testing.T) {
 			putKey(tx, "after")
 		}))
 	})
-	if err := clk.Step(time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	check(t, clk.Step(time.Hour))
 	settled := make(chan struct{})
 	go func() { defer close(settled); p.cloud.Settle() }()
 	<-held
@@ -131,9 +129,7 @@ func TestABatchEndsWhenItsEventsAreLong(t *testing.T) {
 				tx.schedule(time.Minute, timerFunc(func(tx *Tx) { putKey(tx, "") }))
 			}
 		})
-		if err := clk.Step(time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		check(t, clk.Step(time.Hour))
 		p.cloud.Settle()
 		for _, size := range sizes {
 			if events, _, err := follower.NextBatch(t.Context()); err != nil || len(events) != size {
@@ -160,9 +156,7 @@ func TestABatchWhoseLastJobChangesNothingIsPublished(t *testing.T) {
 	})
 	sub, _ := p.cloud.Subscribe()
 	defer sub.Close()
-	if err := clk.Step(time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	check(t, clk.Step(time.Hour))
 	p.cloud.Settle()
 	if keys := p.View().SSHKeys.Len(); keys != 1 {
 		t.Fatalf("%d keys, want 1", keys)
@@ -183,9 +177,7 @@ func TestTheStateIsPublishedBeforeItsEvents(t *testing.T) {
 	})
 	sub, _ := p.cloud.Subscribe()
 	defer sub.Close()
-	if err := clk.Step(time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	check(t, clk.Step(time.Hour))
 	go p.cloud.Settle()
 	for range 100 {
 		e, err := sub.Next(t.Context())
@@ -228,9 +220,7 @@ func TestAnActionHasOneJobAtATime(t *testing.T) {
 		if len(c.queue) != n {
 			t.Errorf("after %d seconds, %d actions have %d jobs; want one each", passed, n, len(c.queue))
 		}
-		if err := clk.Step(15 * time.Second); err != nil {
-			t.Fatal(err)
-		}
+		check(t, clk.Step(15*time.Second))
 		c.Settle()
 	}
 	if len(c.queue) != 0 || cap(c.queue) > minShrink {
@@ -251,9 +241,7 @@ func TestAWriteRunsAtMostABatchOfDueWork(t *testing.T) {
 	})
 	c.SetProfile(ProfileInstant)
 	c.mu.Lock() // the cloud's goroutine runs no batch meanwhile
-	if err := clk.Step(time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	check(t, clk.Step(time.Hour))
 	for i, want := range []int{maxBatch, maxBatch} { // the second write does not run another batch
 		at := c.catchUp()
 		if ran != want || !at.Equal(testNow.Add(time.Minute)) {
@@ -300,9 +288,7 @@ func TestAWriteLeavesWhatHasJustBecomeDue(t *testing.T) {
 		must(t, p, func(tx *Tx) { tx.schedule(time.Minute, timerFunc(func(*Tx) { ran = true })) })
 		c.mu.Lock() // the cloud's goroutine does nothing meanwhile
 		due := c.queue[0].due
-		if err := clk.Step(due.Add(tc.late).Sub(clk.Now())); err != nil {
-			t.Fatal(err)
-		}
+		check(t, clk.Step(due.Add(tc.late).Sub(clk.Now())))
 		at := c.beforeWrite()
 		c.mu.Unlock()
 		if ran == tc.left || tc.left && !at.Equal(due) || !tc.left && at.Before(due.Add(tc.late)) {

@@ -13,17 +13,12 @@ func TestAGuestThatIgnoresAShutdownIsNotOffUntilItsPowerIsCut(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
 	h := attach(t, p, hypervisor.Options{})
-	shutdown, _, err := p.ShutdownServer(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shutdown := did(p.ShutdownServer(id))(t)
 	complete(t, h, "shutdown_server", nil)
 	wantAction(t, p, shutdown, "shutdown_server", ActionSuccess)
 	clk.Step(time.Hour)
 	wantStatus(t, p, id, ServerStopping, false)
-	if _, _, err := p.PowerOffServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.PowerOffServer(id))(t)
 	complete(t, h, "stop_server", nil)
 	wantStatus(t, p, id, ServerOff, false)
 }

@@ -54,9 +54,7 @@ func TestMetricsOfAServer(t *testing.T) {
 	if slices.Max(one[0].Values) <= 0 || slices.Min(one[0].Values) < 0 {
 		t.Errorf("values of a running server: %v", one[0].Values)
 	}
-	if _, _, err := p.PowerOffServer(s.ID); err != nil {
-		t.Fatal(err)
-	}
+	did(p.PowerOffServer(s.ID))(t)
 	clk.Step(time.Hour)
 	now = p.cloud.Now()
 	if _, out := metrics(now.Add(-30*time.Minute), now, time.Minute); slices.Max(out[0].Values) != 0 {

@@ -1,74 +1,19 @@
 package cloud
 
 import (
-	"strings"
 	"testing"
 	"time"
 )
-
-func TestPower(t *testing.T) {
-	t.Parallel()
-	type step struct {
-		do   func(Project, int64) (int64, *State, error)
-		name string
-		// during, atEnd and later are the statuses while the action runs, when it has ended and a second
-		// after that.
-		during, atEnd, later ServerStatus
-	}
-	on := func(d, e, l ServerStatus) step { return step{Project.PowerOnServer, "poweron", d, e, l} }
-	off := func(d, e, l ServerStatus) step { return step{Project.PowerOffServer, "poweroff", d, e, l} }
-	shutdown := func(d, e, l ServerStatus) step { return step{Project.ShutdownServer, "shutdown", d, e, l} }
-	reboot := func(d, e, l ServerStatus) step { return step{Project.RebootServer, "reboot", d, e, l} }
-	reset := func(d, e, l ServerStatus) step { return step{Project.ResetServer, "reset", d, e, l} }
-	for name, steps := range map[string][]step{
-		"off and on": {
-			off(ServerStopping, ServerOff, ServerOff), off(ServerOff, ServerOff, ServerOff),
-			on(ServerStarting, ServerRunning, ServerRunning), on(ServerRunning, ServerRunning, ServerRunning),
-		},
-		"shutdown ends after its action": {
-			shutdown(ServerRunning, ServerStopping, ServerOff), shutdown(ServerOff, ServerOff, ServerOff),
-		},
-		"reboot keeps the guest running": {reboot(ServerRunning, ServerRunning, ServerRunning)},
-		"reset":                          {reset(ServerStarting, ServerRunning, ServerRunning)},
-		"off does not react to a reboot": {
-			off(ServerStopping, ServerOff, ServerOff), reboot(ServerOff, ServerOff, ServerOff),
-			reset(ServerStarting, ServerRunning, ServerRunning),
-		},
-	} {
-		p, clk := serverCloud(t, Options{})
-		id := runningServer(t, p, clk, smallServer("a")).ID
-		for i, s := range steps {
-			action, _, err := s.do(p, id)
-			if err != nil {
-				t.Fatalf("%s: %s: %v", name, s.name, err)
-			}
-			_, _, err = s.do(p, id)
-			wantCode(t, name+": "+s.name+" twice", err, "locked")
-			wantStatus(t, p, id, s.during, true)
-			clk.Step(time.Second)
-			wantStatus(t, p, id, s.atEnd, false)
-			if a, _ := p.View().Actions.Get(action); a.Status != ActionSuccess {
-				t.Errorf("%s: step %d: %+v", name, i, a)
-			}
-			clk.Step(time.Second)
-			wantStatus(t, p, id, s.later, false)
-		}
-	}
-}
 
 func TestAServerThatIsStartedAgainWhileItShutsDownStaysOn(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
-	if _, _, err := p.ShutdownServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.ShutdownServer(id))(t)
 	clk.Step(time.Second)
 	wantStatus(t, p, id, ServerStopping, false)
 	p.cloud.SetProfile(ProfileInstant)
-	if _, _, err := p.PowerOnServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.PowerOnServer(id))(t)
 	clk.Step(time.Hour)
 	wantStatus(t, p, id, ServerRunning, false)
 }
@@ -78,19 +23,13 @@ func TestAFailedPowerActionChangesNothing(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
 	for _, do := range []func(Project, int64) (int64, *State, error){Project.PowerOffServer, Project.ResetServer, Project.DeleteServer} {
-		if _, _, err := do(p.WithOutcome(&ActionOutcome{Fail: true}), id); err != nil {
-			t.Fatal(err)
-		}
+		did(do(p.WithOutcome(&ActionOutcome{Fail: true}), id))(t)
 		clk.Step(time.Second)
 		wantStatus(t, p, id, ServerRunning, false)
 	}
-	if _, _, err := p.PowerOffServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.PowerOffServer(id))(t)
 	clk.Step(time.Second)
-	if _, _, err := p.WithOutcome(&ActionOutcome{Fail: true}).PowerOnServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.WithOutcome(&ActionOutcome{Fail: true}).PowerOnServer(id))(t)
 	clk.Step(time.Second)
 	wantStatus(t, p, id, ServerOff, false)
 }
@@ -127,9 +66,7 @@ func TestRescueModeLastsUntilTheNextBootOrAnHour(t *testing.T) {
 	}
 	enable()
 	want("enabled", true)
-	if _, _, err := p.RebootServer(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.RebootServer(id))(t)
 	clk.Step(time.Second)
 	want("after a reboot", false)
 
@@ -142,34 +79,9 @@ func TestRescueModeLastsUntilTheNextBootOrAnHour(t *testing.T) {
 	want("after an hour", false)
 
 	enable()
-	if _, _, err := p.DisableServerRescue(id); err != nil {
-		t.Fatal(err)
-	}
+	did(p.DisableServerRescue(id))(t)
 	clk.Step(time.Second)
 	want("disabled", false)
 	_, _, _, err := p.EnableServerRescue(id, []int64{1})
 	wantCode(t, "unknown SSH key", err, "ssh_keys")
-}
-
-func TestPasswordsAndConsoles(t *testing.T) {
-	t.Parallel()
-	p, clk := serverCloud(t, Options{})
-	id := runningServer(t, p, clk, smallServer("a")).ID
-	seen := map[string]bool{}
-	for range 3 {
-		password, _, _, err := p.ResetServerPassword(id)
-		if err != nil || len(password) != 20 || seen[password] {
-			t.Fatalf("password %q: %v", password, err)
-		}
-		seen[password] = true
-		clk.Step(time.Second)
-	}
-	c, _, _, err := p.RequestServerConsole(id)
-	if err != nil || !strings.HasPrefix(c.URL, "wss://") || c.Password == "" {
-		t.Errorf("console %+v: %v", c, err)
-	}
-	clk.Step(time.Second)
-	off := offServer(t, p, clk, smallServer("off")).ID
-	_, _, _, err = p.ResetServerPassword(off)
-	wantCode(t, "password of a server that is off", err, "unsupported_error")
 }

@@ -86,6 +86,17 @@ func smallServer(name string) CreateServer {
 	}
 }
 
+// did returns the first result of a write that must succeed.
+func did[T any](v T, _ *State, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
 func mustCreate(t *testing.T, p Project, in CreateServer) CreatedServer {
 	t.Helper()
 	out, _, err := p.CreateServer(in)

@@ -133,9 +133,7 @@ func TestReportsAreForgottenWithTheServerAndTheCloud(t *testing.T) {
 	if kept() != 4 {
 		t.Fatalf("%d entries", kept())
 	}
-	if _, _, err := l.DeleteServer(l.server); err != nil {
-		t.Fatal(err)
-	}
+	did(l.DeleteServer(l.server))(t)
 	step(time.Hour)
 	if kept() != 0 {
 		t.Errorf("%d entries are kept of a deleted server", kept())
@@ -144,10 +142,7 @@ func TestReportsAreForgottenWithTheServerAndTheCloud(t *testing.T) {
 	if kept() != 0 {
 		t.Error("the traffic of a deleted server is kept")
 	}
-	created, _, err := l.CreateServer(smallServer("b"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := did(l.CreateServer(smallServer("b")))(t)
 	l.server = created.Server.ID
 	report()
 	l.cloud.Reset()

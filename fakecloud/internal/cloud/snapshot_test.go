@@ -29,9 +29,7 @@ func busyCloud(t testing.TB) *Cloud {
 	testNetwork(t, p, "one", "10.0.0.0/24")
 	testNetwork(t, p, "two", "10.1.0.0/24")
 	p.cloud.AddToken("secret", Token{Project: 1, ReadOnly: true, APIDate: testNow})
-	if err := p.cloud.AddProject("empty").SetLimits(Limits{KindServer: 3}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cloud.AddProject("empty").SetLimits(Limits{KindServer: 3}))
 	for _, err := range []error{
 		p.cloud.OfferServerType("big", "fsn1", catalogue.Offer{Available: new(false), PriceMonthly: new(3.5)}),
 		p.cloud.AddServerType(catalogue.NewServerType{Name: "huge", CopyOf: "big", Cores: 400}),
@@ -46,9 +44,7 @@ func busyCloud(t testing.TB) *Cloud {
 		run(m, m.rnd.Uint64(), 25, nil)
 	}
 	for s := range p.View().Servers.All() {
-		if err := p.cloud.ReportServerUsage(s.ID, hypervisor.Usage{CPU: 5}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, p.cloud.ReportServerUsage(s.ID, hypervisor.Usage{CPU: 5}))
 	}
 	for lb := range p.View().LoadBalancers.All() {
 		p.ReportLoadBalancerStats(lb.ID, LoadBalancerStats{OpenConnections: 3})
@@ -72,9 +68,7 @@ func busyCloud(t testing.TB) *Cloud {
 func saveText(t testing.TB, c *Cloud) string {
 	t.Helper()
 	var text bytes.Buffer
-	if err := c.Save(&text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Save(&text))
 	return text.String()
 }
 
@@ -364,9 +358,7 @@ func TestRestoreTellsSubscribers(t *testing.T) {
 // TestASnapshotHasTheTypeOfAServerThatTheCatalogueLacks shows that servers keep a type that was removed.
 func TestASnapshotHasTheTypeOfAServerThatTheCatalogueLacks(t *testing.T) {
 	p, _ := serverCloud(t, Options{Seed: 1})
-	if err := p.cloud.AddServerType(catalogue.NewServerType{Name: "huge", CopyOf: "small", Cores: 400}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cloud.AddServerType(catalogue.NewServerType{Name: "huge", CopyOf: "small", Cores: 400}))
 	in := smallServer("one")
 	in.ServerType = "huge"
 	mustCreate(t, p, in)
@@ -447,9 +439,7 @@ func TestADataPlaneProbesTheTargetsOfASnapshot(t *testing.T) {
 func TestSnapshotsOfEarlierVersions(t *testing.T) {
 	const file = "testdata/snapshot-1.jsonl"
 	if os.Getenv("UPDATE_SNAPSHOT") != "" {
-		if err := os.WriteFile(file, []byte(saveText(t, busyCloud(t))), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(file, []byte(saveText(t, busyCloud(t))), 0o600))
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -469,41 +459,4 @@ func FuzzReadSnapshot(f *testing.F) {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, text string) { goesOn(t, "this file", text) })
-}
-
-// BenchmarkSnapshot saves and loads a cloud with many servers.
-func BenchmarkSnapshot(b *testing.B) {
-	p, _ := serverCloud(b, Options{Seed: 1, Profile: ProfileInstant})
-	const servers = 100_000
-	for i := range servers {
-		if _, _, err := p.CreateServer(smallServer("s" + strconv.Itoa(i))); err != nil {
-			b.Fatal(err)
-		}
-	}
-	text := saveText(b, p.cloud)
-	b.Run("save", func(b *testing.B) {
-		for b.Loop() {
-			saveText(b, p.cloud)
-		}
-		b.ReportMetric(float64(len(text))/servers, "bytes/server")
-	})
-	b.Run("load", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := p.cloud.ReadSnapshot(strings.NewReader(text)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("disk", func(b *testing.B) {
-		d := &memoryDisk{}
-		onDisk(b, p.cloud, d)
-		if err := p.cloud.Sync(); err != nil {
-			b.Fatal(err)
-		}
-		for b.Loop() {
-			if _, err := p.cloud.ReadDisk(d); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

@@ -23,9 +23,7 @@ func TestAZoneIsUpdatingWhileItIsPublished(t *testing.T) {
 	add := func(p Project, name string) {
 		t.Helper()
 		set := RRSet{Name: name, Type: "A", Records: []dns.Record{{Value: "198.51.100.1"}}}
-		if _, _, err := p.CreateRRSet("example.com", set); err != nil {
-			t.Fatal(err)
-		}
+		did(p.CreateRRSet("example.com", set))(t)
 	}
 	expect := func(when, status string, records int) {
 		t.Helper()

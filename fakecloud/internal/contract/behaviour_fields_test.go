@@ -35,6 +35,17 @@ func TestARuleOfAFirewallHasAddressesOfItsDirectionAndPortsOfItsProtocol(t *test
 		"more than 100 blocks":        {"source_ips": blocks(101)},
 		"outbound to 101 blocks":      {"direction": "out", "source_ips": []any{}, "destination_ips": blocks(101)},
 		"a port that is not a number": {"port": "ssh"},
+		"port 0":                      {"port": "0"},
+		"no port":                     {"port": ""},
+		"a port with a sign":          {"port": "+80"},
+		"a port with a space":         {"port": " 80"},
+		"a port with a leading zero":  {"port": "080"},
+		"a range from a leading zero": {"port": "080-90"},
+		"a range to a leading zero":   {"port": "80-090"},
+		"a range of three ports":      {"port": "80-90-99"},
+		"inbound, with targets, too":  {"destination_ips": out},
+		"an address of IPv4 as IPv6":  {"source_ips": []any{"::1/128", "::ffff:192.0.2.1/128"}},
+		"a very long description":     {"description": strings.Repeat("ü", 256)},
 	} {
 		if response := w.send("POST", "/firewalls", object{"name": "new", "rules": ruleWith(changes)}); response.Code != 422 {
 			t.Errorf("%s: %d %s", name, response.Code, response.Body)
@@ -42,6 +53,10 @@ func TestARuleOfAFirewallHasAddressesOfItsDirectionAndPortsOfItsProtocol(t *test
 	}
 	for name, changes := range map[string]object{
 		"a range":    {"port": "1024-5000"},
+		"a last one": {"port": "65535"},
+		"any port":   {"port": "any"},
+		"all of v6":  {"source_ips": []any{"::/0"}},
+		"described":  {"description": strings.Repeat("ü", 255)},
 		"100 blocks": {"source_ips": blocks(100)},
 		"a network":  {"source_ips": []any{"10.0.1.0/24", "2001:db8:ff00:42::/64"}},
 		"outbound":   {"direction": "out", "source_ips": []any{}, "destination_ips": out},
@@ -63,14 +78,24 @@ func blocks(n int) []any {
 func TestRangesOfNetworksAndSubnetsHaveASmallestSize(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	for ipRange, ok := range map[string]bool{"10.0.0.0/24": true, "10.0.0.0/25": false, "8.8.8.0/24": false, "192.168.0.0/16": true} {
+	for ipRange, ok := range map[string]bool{
+		"10.0.0.0/24": true, "10.0.0.0/25": false, "8.8.8.0/24": false, "192.168.0.0/16": true, "172.16.0.0/12": true,
+		"172.16.0.0/11": false, "192.168.0.0/15": false, "10.1.0.1/16": false, "fd00::/64": false, "0.0.0.0/0": false,
+	} {
 		if code := w.send("POST", "/networks", object{"name": ipRange, "ip_range": ipRange}).Code; (code == 201) != ok {
 			t.Errorf("network %s: %d", ipRange, code)
 		}
 	}
 	path := w.network(fullNetwork) + "/actions/add_subnet"
-	for _, ipRange := range []string{"10.0.2.0/31", "10.1.0.0/24", "10.0.1.0/25"} {
+	for _, ipRange := range []string{"10.0.2.0/31", "10.1.0.0/24", "10.0.1.0/25", "10.0.0.0/8", "10.0.2.1/24"} {
 		w.refuse(422, "invalid_input", "POST", path, object{"type": "cloud", "network_zone": "eu-central", "ip_range": ipRange})
+	}
+	for kind, zone := range map[string]string{"cloud": "us-east", "vswitch": "us-east", "server": "mars"} {
+		subnet := object{"type": kind, "network_zone": zone, "ip_range": "10.0.2.0/24"}
+		if kind == "vswitch" {
+			subnet["vswitch_id"] = 1000
+		}
+		w.refuse(422, "invalid_input", "POST", path, subnet)
 	}
 	w.refuse(422, "invalid_input", "POST", path, object{"type": "cloud", "network_zone": "eu-central", "ip_range": "10.0.2.0/24",
 		"vswitch_id": 1000})

@@ -24,6 +24,10 @@ func removeFrom(resources ...object) object { return object{"remove_from": resou
 
 func TestErrorsOfFirewalls(t *testing.T) {
 	t.Parallel()
+	errorsOfFirewalls().run(t, nil)
+}
+
+func errorsOfFirewalls() refusals {
 	refuseNew := func(code string, resources ...object) func(*world) {
 		return func(w *world) {
 			body := applyTo(resources...)
@@ -32,7 +36,7 @@ func TestErrorsOfFirewalls(t *testing.T) {
 		}
 	}
 	unknown := toServer(json.Number(absentID))
-	refusals{
+	return refusals{
 		"a new firewall for an unknown server": refuseNew("firewall_resource_not_found", unknown),
 		"a server twice in a new firewall": func(w *world) {
 			server := toServer(w.runningServer("a"))
@@ -67,7 +71,7 @@ func TestErrorsOfFirewalls(t *testing.T) {
 			path := w.firewall(object{"name": "a", "apply_to": []object{toSelector("env=test")}})
 			w.refuseAction("firewall_managed_by_label_selector", path, "remove_from_resources", removeFrom(server))
 		},
-	}.run(t)
+	}
 }
 
 func TestAFirewallIsAppliedToServersAndSelectorsWhenItsActionEnds(t *testing.T) {

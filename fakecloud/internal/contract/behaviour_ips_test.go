@@ -6,18 +6,19 @@ import (
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
 )
 
 // refusals are cases of requests that must be refused, by their names.
 type refusals map[string]func(*world)
 
-// run runs each case in a new world.
-func (cases refusals) run(t *testing.T) {
+// run runs each case in a new world. It records the exchanges, unless recorder is nil.
+func (cases refusals) run(t *testing.T, recorder *contract.Recorder) {
 	t.Helper()
 	for name, refuse := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			refuse(newWorld(t, nil))
+			refuse(newWorld(t, recorder))
 		})
 	}
 }
@@ -54,6 +55,10 @@ func newPrimaryIP(kind string, server json.Number) object {
 
 func TestErrorsOfIPs(t *testing.T) {
 	t.Parallel()
+	errorsOfIPs().run(t, nil)
+}
+
+func errorsOfIPs() refusals {
 	cases := refusals{
 		"an assigned Floating IP is deleted": func(w *world) {
 			body := object{"type": "ipv4", "server": w.runningServer("a")}
@@ -108,7 +113,7 @@ func TestErrorsOfIPs(t *testing.T) {
 			w.refuseAction("server_has_"+name, w.primaryIP(name), "assign", toAssignee(w.offServer("a")))
 		}
 	}
-	cases.run(t)
+	return cases
 }
 
 func (w *world) runningServerWithoutIPv4() json.Number {
@@ -179,8 +184,46 @@ func TestANewPrimaryIPHasAnAssigneeOrALocation(t *testing.T) {
 	if idOf(object{"id": at(got, "primary_ip", "assignee_id")}) != server.String() || at(got, "primary_ip", "location", "name") != "fsn1" {
 		t.Errorf("a Primary IP for a server: %v", got)
 	}
+	elsewhere := newPrimaryIP("ipv6", server)
+	elsewhere["name"], elsewhere["location"] = "elsewhere", "hel1"
+	w.refuse(422, "invalid_input", "POST", "/primary_ips", elsewhere)
 	w.refuse(422, "invalid_input", "POST", "/primary_ips", object{"name": "nowhere", "type": "ipv4"})
 	w.do(200, "GET", w.primaryIP("ipv6"), nil)
+}
+
+func TestAPrimaryIPMovesBetweenServersThatAreOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	ip := w.primaryIP("ipv4")
+	for _, server := range []json.Number{w.serverWithoutPublicIPs("a"), w.serverWithoutPublicIPs("b")} {
+		path := serverPath(server)
+		expect := func(when, want string) {
+			t.Helper()
+			if got := idOf(at(w.do(200, "GET", path, nil), "server", "public_net", "ipv4")); got != want {
+				t.Errorf("%s %s has the Primary IP %s, want %s", when, path, got, want)
+			}
+		}
+		action := w.startAction(ip, "assign", toAssignee(server))
+		expect("before the end of the action,", "0")
+		w.refuse(423, "locked", "POST", path+"/actions/poweron", nil)
+		w.finish()
+		w.expectAction(action, "success")
+		expect("after the action,", idIn(ip).String())
+		w.act(ip, "unassign", nil)
+		expect("without it,", "0")
+	}
+}
+
+func TestAProtectedPrimaryIPIsNotDeletedWithItsServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	body := smallPrimaryIP(w, "ip")
+	body["auto_delete"] = true
+	ip := "/primary_ips/" + w.create("primary_ip", "/primary_ips", body)
+	w.refuseAction("invalid_input", ip, "change_protection", object{"delete": true})
+	w.do(200, "PUT", ip, object{"auto_delete": false})
+	w.act(ip, "change_protection", object{"delete": true})
+	w.refuse(422, "invalid_input", "PUT", ip, object{"auto_delete": true})
 }
 
 func TestAPrimaryIPStaysInItsLocation(t *testing.T) {
@@ -211,8 +254,13 @@ func TestAnIPv6AddressIsANetwork(t *testing.T) {
 		w.primaryIP("ipv6"): "primary_ip",
 		"/floating_ips/" + w.create("floating_ip", "/floating_ips", object{"type": "ipv6", "home_location": "fsn1"}): "floating_ip",
 	} {
-		if ip := at(w.do(200, "GET", path, nil), key, "ip").(string); !strings.HasSuffix(ip, "::/64") {
+		ip := at(w.do(200, "GET", path, nil), key, "ip").(string)
+		if !strings.HasSuffix(ip, "::/64") {
 			t.Errorf("%s: %s", path, ip)
+		}
+		found := w.list("/primary_ips?ip="+strings.TrimSuffix(ip, "/64")+"1", "primary_ips")
+		if key == "primary_ip" && len(found) != 1 {
+			t.Errorf("%d Primary IPs are found by the first address of %s", len(found), ip)
 		}
 	}
 }

@@ -2,15 +2,19 @@ package contract_test
 
 import (
 	"encoding/json"
-	"fmt"
+	"reflect"
 	"testing"
 )
 
 func TestErrorsOfLoadBalancers(t *testing.T) {
 	t.Parallel()
+	errorsOfLoadBalancers().run(t, nil)
+}
+
+func errorsOfLoadBalancers() refusals {
 	small := func(w *world) string { return w.loadBalancer(smallLoadBalancer(w, "lb")) }
 	net := func(w *world) object { return object{"network": idIn(w.network(fullNetwork))} }
-	refusals{
+	return refusals{
 		"a new one with a port twice": func(w *world) {
 			body := smallLoadBalancer(w, "new")
 			body["services"] = []object{tcpService(80), tcpService(80)}
@@ -61,10 +65,13 @@ func TestErrorsOfLoadBalancers(t *testing.T) {
 		"public targets and no public interface": func(w *world) {
 			path := small(w)
 			w.act(path, "attach_to_network", net(w))
-			w.act(path, "add_target", toSelector("env=test"))
-			w.refuseAction("targets_without_use_private_ip", path, "disable_public_interface", nil)
+			for _, target := range []object{toServer(w.runningServer("a")), dedicated("203.0.113.1")(w), toSelector("env=test")} {
+				w.act(path, "add_target", target)
+				w.refuseAction("targets_without_use_private_ip", path, "disable_public_interface", nil)
+				w.act(path, "remove_target", target)
+			}
 		},
-	}.run(t)
+	}
 }
 
 // targetCase is a target that must be refused. network is that of the load balancer, if it has one.
@@ -118,13 +125,16 @@ var targetCases = map[string]targetCase{
 	"a target twice": {code: "target_already_defined"},
 }
 
-// TestErrorsOfTargets adds each target to an existing load balancer and to a new one.
 func TestErrorsOfTargets(t *testing.T) {
 	t.Parallel()
+	errorsOfTargets().run(t, nil)
+}
+
+// errorsOfTargets adds each target to an existing load balancer and to a new one.
+func errorsOfTargets() refusals {
+	cases := make(refusals)
 	for name, c := range targetCases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, nil)
+		cases[name] = func(w *world) {
 			body := smallLoadBalancer(w, "old")
 			if c.network != nil {
 				body["network"] = idIn(c.network(w))
@@ -142,8 +152,9 @@ func TestErrorsOfTargets(t *testing.T) {
 			target := c.target(w)
 			w.refuseAction(c.code, path, "add_target", target)
 			w.refuse(422, c.code, "POST", "/load_balancers", withTargets(body, target))
-		})
+		}
 	}
+	return cases
 }
 
 func (w *world) loadBalancerField(path, field string) []any {
@@ -151,19 +162,49 @@ func (w *world) loadBalancerField(path, field string) []any {
 	return at(w.do(200, "GET", path, nil), "load_balancer", field).([]any)
 }
 
+// change starts an action that must change a load balancer when it ends, and not before.
+func (w *world) change(path, name string, body any) {
+	w.Helper()
+	before := w.do(200, "GET", path, nil)
+	w.do(201, "POST", path+"/actions/"+name, body)
+	if during := w.do(200, "GET", path, nil); !reflect.DeepEqual(during, before) {
+		w.Errorf("%s takes effect before it ends: %v, before %v", name, during, before)
+	}
+	w.finish()
+	if after := w.do(200, "GET", path, nil); reflect.DeepEqual(after, before) {
+		w.Errorf("%s has no effect: %v", name, after)
+	}
+}
+
+func TestALoadBalancerShowsItsAddressesWhenItIsCreated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	made := w.do(201, "POST", "/load_balancers", smallLoadBalancer(w, "lb"))["load_balancer"]
+	path := "/load_balancers/" + idOf(made)
+	for _, shown := range []bool{false, true} {
+		for _, version := range []string{"ipv4", "ipv6"} {
+			ip := at(w.do(200, "GET", path, nil), "load_balancer", "public_net", version, "ip")
+			if (ip != nil) != shown {
+				t.Errorf("%s: %v, want an address: %t", version, ip, shown)
+			}
+		}
+		w.finish()
+	}
+}
+
 func TestServicesAreAddedUpdatedAndDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
-	w.act(path, "add_service", tcpService(80))
+	w.change(path, "add_service", tcpService(80))
 	w.act(path, "add_service", tcpService(81))
-	w.act(path, "update_service", object{"listen_port": 80, "destination_port": 8080})
+	w.change(path, "update_service", object{"listen_port": 80, "destination_port": 8080})
 	services := w.loadBalancerField(path, "services")
 	if len(services) != 2 || at(services[0].(object), "destination_port") != 8080.0 ||
 		at(services[1].(object), "destination_port") != 30081.0 {
 		t.Errorf("services: %v", services)
 	}
-	w.act(path, "delete_service", object{"listen_port": 80})
+	w.change(path, "delete_service", object{"listen_port": 80})
 	if left := w.loadBalancerField(path, "services"); len(left) != 1 || at(left[0].(object), "listen_port") != 81.0 {
 		t.Errorf("services: %v", left)
 	}
@@ -174,15 +215,32 @@ func TestATargetIsAddedAndRemoved(t *testing.T) {
 	w := newWorld(t, nil)
 	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
 	for _, target := range []object{toServer(w.runningServer("a")), toSelector("env=test"), dedicated("203.0.113.1")(w)} {
-		w.act(path, "add_target", target)
+		w.change(path, "add_target", target)
 		if got := w.loadBalancerField(path, "targets"); len(got) != 1 || at(got[0].(object), "type") != target["type"] {
 			t.Errorf("targets: %v", got)
 		}
-		w.act(path, "remove_target", target)
+		w.change(path, "remove_target", target)
 		if got := w.loadBalancerField(path, "targets"); len(got) != 0 {
 			t.Errorf("targets: %v", got)
 		}
 	}
+}
+
+func TestALoadBalancerIsInOneNetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path, network := w.loadBalancer(smallLoadBalancer(w, "lb")), idIn(w.network(fullNetwork))
+	w.change(path, "attach_to_network", object{"network": network, "ip": "10.0.1.77"})
+	if got := w.loadBalancerField(path, "private_net"); len(got) != 1 || at(got[0].(object), "ip") != "10.0.1.77" {
+		t.Errorf("networks: %v", got)
+	}
+	other := object{"name": "other", "ip_range": "10.0.0.0/16", "subnets": fullNetwork["subnets"]}
+	w.refuseAction("load_balancer_already_attached", path, "attach_to_network", object{"network": idIn(w.network(other))})
+	w.act(path, "detach_from_network", object{"network": network})
+	if got := w.loadBalancerField(path, "private_net"); len(got) != 0 {
+		t.Errorf("networks: %v", got)
+	}
+	w.refuseAction("invalid_input", path, "detach_from_network", object{"network": network})
 }
 
 func TestTheAlgorithmOfALoadBalancerChanges(t *testing.T) {
@@ -190,7 +248,7 @@ func TestTheAlgorithmOfALoadBalancerChanges(t *testing.T) {
 	w := newWorld(t, nil)
 	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
 	for _, algorithm := range []string{"least_connections", "round_robin"} {
-		w.act(path, "change_algorithm", object{"type": algorithm})
+		w.change(path, "change_algorithm", object{"type": algorithm})
 		if got := at(w.do(200, "GET", path, nil), "load_balancer", "algorithm", "type"); got != algorithm {
 			t.Errorf("algorithm %v, want %s", got, algorithm)
 		}
@@ -201,10 +259,10 @@ func TestThePublicInterfaceOfALoadBalancerIsSwitchedOffAndOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
-	w.act(path, "attach_to_network", object{"network": json.Number(w.create("network", "/networks", fullNetwork))})
-	for name, want := range map[string]bool{"disable_public_interface": false, "enable_public_interface": true} {
-		w.act(path, name, nil)
-		if got := at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "enabled"); fmt.Sprint(got) != fmt.Sprint(want) {
+	w.change(path, "attach_to_network", object{"network": json.Number(w.create("network", "/networks", fullNetwork))})
+	for i, name := range []string{"disable_public_interface", "enable_public_interface"} {
+		w.change(path, name, nil)
+		if got := at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "enabled"); got != (i == 1) {
 			t.Errorf("%s: enabled is %v", name, got)
 		}
 	}

@@ -30,70 +30,37 @@ func (w *world) expectAction(path, want string) {
 	}
 }
 
-func TestPowerOffStopsTheServerWhenItsActionEnds(t *testing.T) {
+func TestPower(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	path := serverPath(w.runningServer("a"))
-	action := w.startAction(path, "poweroff", nil)
-	w.expectStatus(path, "stopping")
-	w.clock.Step(actionTime)
-	w.expectAction(action, "success")
-	w.expectStatus(path, "off") // at once: the guest has no time to stop
-}
-
-func TestPowerOnStartsAServer(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	path := serverPath(w.offServer("a"))
-	w.expectStatus(path, "off")
-	action := w.startAction(path, "poweron", nil)
-	w.expectStatus(path, "starting")
-	w.clock.Step(actionTime)
-	w.expectAction(action, "success")
-	w.expectStatus(path, "running")
-}
-
-func TestAShutdownEndsAfterItsAction(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	path := serverPath(w.runningServer("a"))
-	action := w.startAction(path, "shutdown", nil)
-	w.expectStatus(path, "running")
-	w.clock.Step(actionTime)
-	w.expectAction(action, "success")
-	w.expectStatus(path, "stopping")
-	w.clock.Step(time.Minute)
-	w.expectStatus(path, "off")
-}
-
-func TestARebootKeepsTheGuestRunning(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	path := serverPath(w.runningServer("a"))
-	action := w.startAction(path, "reboot", nil)
-	for range 3 {
-		w.expectStatus(path, "running")
-		w.clock.Step(actionTime)
-	}
-	w.expectAction(action, "success")
-}
-
-func TestAServerThatIsOffIgnoresAReboot(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	path := serverPath(w.offServer("a"))
-	w.act(path, "reboot", nil)
-	w.expectStatus(path, "off")
-}
-
-func TestAResetStartsTheServerAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	for _, path := range []string{serverPath(w.runningServer("running")), serverPath(w.offServer("off"))} {
-		w.startAction(path, "reset", nil)
-		w.expectStatus(path, "starting")
-		w.clock.Step(actionTime)
-		w.expectStatus(path, "running")
+	for name, c := range map[string]struct {
+		off                    bool
+		command                string
+		during, atEnd, andThen string // the status while the action runs, when it has ended, and a minute after that
+	}{
+		"the power of a server is cut":          {false, "poweroff", "stopping", "off", "off"}, // the guest has no time to stop
+		"a server starts":                       {true, "poweron", "starting", "running", "running"},
+		"a shutdown ends after its action":      {false, "shutdown", "running", "stopping", "off"},
+		"a reboot keeps the guest running":      {false, "reboot", "running", "running", "running"},
+		"a server that is off ignores a reboot": {true, "reboot", "off", "off", "off"},
+		"a reset starts a running server again": {false, "reset", "starting", "running", "running"},
+		"a reset starts a server that is off":   {true, "reset", "starting", "running", "running"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			body := smallServer(w, "a")
+			body["start_after_create"] = !c.off
+			path := "/servers/" + w.server(body)
+			action := w.startAction(path, c.command, nil)
+			for i, want := range []string{c.during, c.atEnd, c.andThen} {
+				w.expectStatus(path, want)
+				if got := at(w.do(200, "GET", path, nil), "server", "locked"); got != (i == 0) {
+					t.Errorf("locked: %v while it is %s", got, want)
+				}
+				w.clock.Step([]time.Duration{actionTime, time.Minute, 0}[i])
+			}
+			w.expectAction(action, "success")
+		})
 	}
 }
 

@@ -261,28 +261,34 @@ func TestAResourceThatIsBeingChangedIsNotUpdated(t *testing.T) {
 
 func TestReverseDNSChangesForEachKindOfAddress(t *testing.T) {
 	t.Parallel()
-	for name, ip := range map[string]func(object) (any, any){
-		"floating_ips": func(o object) (any, any) { return at(o, "floating_ip", "ip"), at(o, "floating_ip", "dns_ptr") },
-		"primary_ips":  func(o object) (any, any) { return at(o, "primary_ip", "ip"), at(o, "primary_ip", "dns_ptr") },
-		"load_balancers": func(o object) (any, any) {
-			v4 := at(o, "load_balancer", "public_net", "ipv4")
-			return v4.(object)["ip"], v4
-		},
-		"servers": func(o object) (any, any) { v4 := at(o, "server", "public_net", "ipv4"); return v4.(object)["ip"], v4 },
+	for name, where := range map[string][]string{
+		"floating_ips": {"floating_ip"}, "primary_ips": {"primary_ip"}, "load_balancers": {"load_balancer", "public_net", "ipv4"},
+		"servers": {"server", "public_net", "ipv4"}, "load_balancers ": {"load_balancer", "public_net", "ipv6"},
+		"servers ": {"server", "public_net", "ipv6"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(strings.Join(where, " "), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, nil)
-			path := "/" + name + "/" + w.create(name[:len(name)-1], "/"+name, topics["/"+name].simple(w, "a"))
+			collection := "/" + strings.TrimSpace(name)
+			path := collection + "/" + w.create(where[0], collection, topics[collection].simple(w, "a"))
 			w.finish()
-			address, before := ip(w.do(200, "GET", path, nil))
+			entry := func() object { return at(w.do(200, "GET", path, nil), where...).(object) }
+			before := entry()
+			address := strings.Replace(before["ip"].(string), "::/64", "::1", 1)
+			v6 := strings.Contains(address, ":")
+			if v6 == strings.Contains(fmt.Sprint(before["dns_ptr"]), ".clients.your-server.de") {
+				t.Errorf("reverse DNS of %s: %v", address, before["dns_ptr"])
+			}
 			w.act(path, "change_dns_ptr", object{"ip": address, "dns_ptr": "mail.example.com"})
-			if _, entry := ip(w.do(200, "GET", path, nil)); !strings.Contains(fmt.Sprint(entry), "mail.example.com") {
-				t.Errorf("reverse DNS: %v", entry)
+			if now := entry(); !strings.Contains(fmt.Sprint(now["dns_ptr"]), "mail.example.com") {
+				t.Errorf("reverse DNS: %v", now)
 			}
 			w.act(path, "change_dns_ptr", object{"ip": address, "dns_ptr": nil})
-			if _, entry := ip(w.do(200, "GET", path, nil)); !reflect.DeepEqual(entry, before) {
-				t.Errorf("reverse DNS after its reset: %v, before: %v", entry, before)
+			if now := entry(); !reflect.DeepEqual(now, before) {
+				t.Errorf("reverse DNS after its reset: %v, before: %v", now, before)
+			}
+			for ip, name := range map[string]string{"192.0.2.1": "mail.example.com", address: "not a name"} {
+				w.refuseAction("invalid_input", path, "change_dns_ptr", object{"ip": ip, "dns_ptr": name})
 			}
 		})
 	}

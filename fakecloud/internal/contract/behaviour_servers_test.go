@@ -20,11 +20,15 @@ func idIn(path string) json.Number { return json.Number(path[strings.LastIndex(p
 
 func TestErrorsOfServers(t *testing.T) {
 	t.Parallel()
+	errorsOfServers().run(t, nil)
+}
+
+func errorsOfServers() refusals {
 	group := func(w *world) object {
 		return object{"placement_group": json.Number(w.create("placement_group", "/placement_groups", smallPlacementGroup(w, "g")))}
 	}
 	net := func(w *world) object { return object{"network": idIn(w.network(fullNetwork))} }
-	refusals{
+	return refusals{
 		"a Primary IP of the wrong version": func(w *world) {
 			refuseServer(w, 412, "primary_ip_version_mismatch", "fsn1", object{"ipv4": idIn(w.primaryIP("ipv6"))})
 		},
@@ -88,7 +92,7 @@ func TestErrorsOfServers(t *testing.T) {
 				w.refuseAction("invalid_server_type", path, "change_type", object{"server_type": kind, "upgrade_disk": false})
 			}
 		},
-	}.run(t)
+	}
 }
 
 func TestADeletedServerIsGoneWhenItsActionEnds(t *testing.T) {

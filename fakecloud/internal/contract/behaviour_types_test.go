@@ -107,9 +107,9 @@ func TestABackupIsMadeEachDay(t *testing.T) {
 	w := newWorld(t, nil)
 	path := serverPath(w.runningServer("a"))
 	w.act(path, "enable_backup", nil)
-	for day := 1; day <= 3; day++ {
+	for day := 1; day <= 9; day++ { // the latest seven stay
 		w.clock.Step(24 * time.Hour)
-		if made := w.list("/images?type=backup&status=available", "images"); len(made) != day {
+		if made := w.list("/images?type=backup&status=available", "images"); len(made) != min(day, 7) {
 			t.Errorf("after %d days, there are %d backups", day, len(made))
 		}
 	}
@@ -150,7 +150,12 @@ func TestMetricsNeedATypeAndTakeSeveral(t *testing.T) {
 			path, types := w.metricsOf(kind)
 			period := "start=" + w.hoursAgo(1) + "&end=" + w.hoursAgo(0)
 			w.refuse(422, "invalid_input", "GET", path+"?"+period, nil)
-			w.refuse(422, "invalid_input", "GET", path+"?type=other&"+period, nil)
+			for _, wrong := range []string{
+				"type=other&" + period, "type=" + types[0] + "&step=0&" + period, "type=" + types[0] + "&step=NaN&" + period,
+				"type=" + types[0] + "&start=" + w.hoursAgo(0) + "&end=" + w.hoursAgo(1),
+			} {
+				w.refuse(422, "invalid_input", "GET", path+"?"+wrong, nil)
+			}
 			one, _ := w.series(path, "type="+types[0]+"&"+period)
 			two, _ := w.series(path, "type="+types[0]+","+types[1]+"&"+period)
 			if len(one) == 0 || len(two) <= len(one) {

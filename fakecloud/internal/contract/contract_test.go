@@ -113,6 +113,13 @@ func TestContractEveryAnswerConformsToTheDocument(t *testing.T) {
 			})
 		}
 	})
+	t.Run("refusals", func(t *testing.T) {
+		for _, cases := range []refusals{
+			errorsOfIPs(), errorsOfServers(), errorsOfFirewalls(), errorsOfLoadBalancers(), errorsOfTargets(),
+		} {
+			cases.run(t, recorder)
+		}
+	})
 	t.Run("limits", func(t *testing.T) { limitScenario(t, recorder, document) })
 	t.Run("every operation", func(t *testing.T) {
 		w := newWorld(t, recorder)

@@ -72,32 +72,6 @@ func firewallScenario(w *world) {
 	w.do(200, "GET", "/firewalls?name=web&label_selector=a&sort=created:desc", nil)
 	w.do(200, "PUT", path, object{"name": "renamed", "labels": object{}})
 	w.refuse(409, "uniqueness_error", "POST", "/firewalls", smallFirewall(w, "renamed"))
-	for _, wrong := range []object{
-		{}, {"name": ""}, {"name": "a", "rules": []any{object{"direction": "in", "protocol": "tcp", "port": "80"}}},
-		{"name": "a", "rules": []any{object{"direction": "up", "protocol": "tcp", "port": "80", "source_ips": []any{"0.0.0.0/0"}}}},
-		{"name": "a", "rules": []any{object{"direction": "in", "protocol": "sctp", "source_ips": []any{"0.0.0.0/0"}}}},
-		{"name": "a", "rules": []any{object{"direction": "in", "protocol": "icmp", "source_ips": []any{"192.0.2.1"}}}},
-		{"name": "a", "rules": []any{object{"direction": "in", "protocol": "tcp", "port": "080", "source_ips": []any{"0.0.0.0/0"}}}},
-		{"name": "a", "rules": []any{object{"direction": "in", "protocol": "icmp", "source_ips": []any{"::ffff:0:0/96"}}}},
-		{"name": "a", "rules": []any{object{"direction": "out", "protocol": "icmp", "destination_ips": []any{"::ffff:0:0/96"}}}},
-		{"name": "a", "apply_to": []any{object{"type": "server"}}}, {"name": "a", "apply_to": []any{toSelector("a=b=c")}},
-		{"name": "a", "apply_to": []any{object{"type": "network"}}},
-	} {
-		w.refuse(422, "invalid_input", "POST", "/firewalls", wrong)
-	}
-	for code, resources := range map[string][]any{
-		"server_already_added": {toServer(one), toServer(one)}, "incompatible_network_type": {toServer(hidden)},
-		"firewall_resource_not_found": {toServer(json.Number(absentID))},
-	} {
-		w.refuse(422, code, "POST", "/firewalls", object{"name": "a", "apply_to": resources})
-	}
-	w.refuseAction("firewall_already_applied", path, "apply_to_resources", object{"apply_to": []any{toServer(one)}})
-	w.refuseAction("private_net_only_server", path, "apply_to_resources", object{"apply_to": []any{toServer(hidden)}})
-	w.refuse(404, "firewall_resource_not_found", "POST", path+"/actions/apply_to_resources",
-		object{"apply_to": []any{toServer(json.Number(absentID))}})
-	w.refuse(404, "firewall_resource_not_found", "POST", path+"/actions/remove_from_resources",
-		object{"remove_from": []any{toServer(json.Number(absentID))}})
-	w.refuseAction("firewall_managed_by_label_selector", path, "remove_from_resources", object{"remove_from": []any{toServer(two)}})
 	w.refuseAction("firewall_already_removed", path, "remove_from_resources", object{"remove_from": []any{toServer(hidden)}})
 	w.refuseAction("invalid_input", path, "remove_from_resources", object{"remove_from": []any{object{"type": "label_selector"}}})
 	w.refuseAction("invalid_input", path, "set_rules",

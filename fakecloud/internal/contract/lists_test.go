@@ -164,6 +164,7 @@ func (l lister) checkSpecial(p contract.Parameter) {
 		l.expect("include_deprecated=False", func(object) bool { return true }) // Python writes it like this
 		l.refused("include_deprecated=yes")
 	case "include_architecture_wildcard":
+		l.refused("include_architecture_wildcard=true") // needs an architecture
 		l.expect("architecture=arm&include_architecture_wildcard=true", func(entry object) bool {
 			return entry["architecture"] == "arm" || entry["architecture"] == nil
 		})

@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/netip"
 	"strconv"
@@ -82,16 +83,8 @@ func certificateFailureScenario(w *world) {
 		path := "/certificates/" + idOf(created["certificate"])
 		return path, w.do(200, "GET", path, nil)
 	}
-	for _, code := range []string{
-		"caa_record_does_not_allow_ca", "ca_dns_validation_failed", "ca_too_many_authorizations_failed_recently",
-		"ca_too_many_certificates_issued_for_registered_domain", "ca_too_many_duplicate_certificates",
-		"could_not_verify_domain_delegated_to_zone", "dns_zone_not_found", "dns_zone_is_secondary_zone",
-	} {
-		path, failed := create("www." + strings.ReplaceAll(code, "_", "-") + ".invalid")
-		if got := at(failed, "certificate", "status", "error", "code"); got != code {
-			w.Errorf("error of the certificate: %v, want %s", got, code)
-		}
-		w.do(200, "GET", path+"/actions", nil)
+	for _, code := range issuanceErrors {
+		w.failIssuance(code)
 	}
 	path, _ := create("www.once-ca-dns-validation-failed.invalid")
 	w.act(path, "retry", nil)
@@ -193,22 +186,13 @@ func loadBalancerServiceScenario(w *world) {
 	w.act(path, "add_service", tcpService(22))
 	w.act(path, "add_service", httpService("http", 8080))
 	w.act(path, "add_service", httpService("https", 443, json.Number(certificate)))
-	w.refuse(412, "source_port_already_used", "POST", path+"/actions/add_service", tcpService(22))
-	w.refuse(412, "source_port_already_used", "POST", path+"/actions/add_service", tcpService(80)) // the redirect uses it
 	w.act(path, "update_service", object{"listen_port": 22, "destination_port": 2222, "proxyprotocol": true})
 	w.act(path, "update_service", object{"listen_port": 443, "http": object{"sticky_sessions": false, "redirect_http": false}})
 	w.act(path, "add_service", tcpService(80))
-	w.refuseAction("source_port_already_used", path, "update_service", object{"listen_port": 443, "http": object{"redirect_http": true}})
 	w.refuse(422, "service_error", "DELETE", "/certificates/"+certificate, nil)
 	w.do(200, "GET", "/certificates/"+certificate, nil)
 	w.act(path, "delete_service", object{"listen_port": 443})
 	w.do(204, "DELETE", "/certificates/"+certificate, nil)
-	twice := smallLoadBalancer(w, "twice")
-	twice["services"] = []object{tcpService(80), tcpService(80)}
-	w.refuse(412, "source_port_already_used", "POST", "/load_balancers", twice)
-	many := tcpService(1)
-	many["health_check"] = object{"protocol": "tcp", "port": 1, "interval": 1, "timeout": 10, "retries": 3}
-	w.refuse(422, "invalid_input", "POST", path+"/actions/add_service", many)
 }
 
 func loadBalancerTargetScenario(w *world) {
@@ -259,106 +243,30 @@ func (w *world) reportHealth(path string, server json.Number, address string) {
 	}
 }
 
-// loadBalancerErrorScenario tries each mistake with a target twice: with add_target, and with the creation of a load
-// balancer.
-func loadBalancerErrorScenario(w *world) {
-	path := w.loadBalancer(smallLoadBalancer(w, "public"))
-	backend := json.Number(w.server(smallServer(w, "backend")))
-	onlyV6 := smallServer(w, "only-v6")
-	onlyV6["public_net"] = object{"enable_ipv4": false}
-	without := json.Number(w.server(onlyV6))
-	address := at(w.do(200, "GET", "/servers/"+backend.String(), nil), "server", "public_net", "ipv4", "ip")
-	target := func(server json.Number) object { return object{"type": "server", "server": object{"id": server}} }
-	private := object{"type": "label_selector", "label_selector": object{"selector": "private"}, "use_private_ip": true}
-	for code, target := range map[string]object{
-		"ip_not_owned":                          {"type": "ip", "ip": object{"ip": address}}, // not that of a dedicated server
-		"load_balancer_not_attached_to_network": private,
-		"resolve_cloud_public_targets_error":    target(without),
-	} {
-		w.refuseAction(code, path, "add_target", target)
-		w.refuse(422, code, "POST", "/load_balancers", withTargets(smallLoadBalancer(w, "new"), target))
-	}
-	w.act(path, "add_target", target(backend))
-	w.refuseAction("target_already_defined", path, "add_target", target(backend))
-	w.refuse(422, "target_already_defined", "POST", "/load_balancers", withTargets(smallLoadBalancer(w, "new"), target(backend),
-		target(backend)))
-	// For an existing load balancer and for a new one. A private target needs a network.
-	refuseBoth := func(code string, network json.Number, public bool, target object) {
-		w.Helper()
-		w.refuseAction(code, path, "add_target", target)
-		body := withTargets(smallLoadBalancer(w, "new"), target)
-		if network != "" {
-			body["network"], body["public_interface"] = network, public
-		}
-		w.refuse(422, code, "POST", "/load_balancers", body)
-	}
-	refuseBoth("ip_not_assigned_to_server", "", true, object{"type": "server", "server": object{"id": without, "ip": address}})
-
-	network := json.Number(w.create("network", "/networks", fullNetwork))
-	w.act(path, "attach_to_network", object{"network": network})
-	uses := target(without)
-	uses["use_private_ip"] = true
-	refuseBoth("resolve_cloud_private_targets_error", network, true, uses)
-	dedicated := object{"type": "ip", "ip": object{"ip": "10.0.7.9"}}
-	refuseBoth("network_has_no_vswitch_subnet", network, true, dedicated)
-	w.act("/networks/"+network.String(), "add_subnet", object{"type": "vswitch", "ip_range": "10.0.8.0/24", "network_zone": "eu-central",
-		"vswitch_id": 1000})
-	refuseBoth("ip_not_in_vswitch_subnet", network, true, dedicated)
-	w.act(path, "remove_target", target(backend))
-	w.act(path, "disable_public_interface", nil)
-	refuseBoth("load_balancer_public_interface_disabled", network, false, target(backend))
-	empty := smallLoadBalancer(w, "new")
-	empty["network"] = json.Number(w.create("network", "/networks", object{"name": "empty", "ip_range": "192.168.0.0/16"}))
-	w.refuse(422, "no_subnet_available", "POST", "/load_balancers", empty)
-	w.refuseTypes()
-}
-
 func withTargets(body object, targets ...object) object {
 	body["targets"] = targets
 	return body
 }
 
-// refuseTypes tries a type that allows fewer services than a load balancer has.
-func (w *world) refuseTypes() {
-	w.Helper()
-	body := smallLoadBalancer(w, "large")
-	body["load_balancer_type"] = "lb21"
-	var services []object
-	for port := range 6 { // lb11 allows five
-		services = append(services, tcpService(1+port))
-	}
-	body["services"] = services
-	w.refuseAction("invalid_load_balancer_type", w.loadBalancer(body), "change_type", object{"load_balancer_type": "lb11"})
-	body["name"], body["load_balancer_type"] = "small", "lb11"
-	w.refuse(403, "resource_limit_exceeded", "POST", "/load_balancers", body)
-}
-
 func loadBalancerPrivateScenario(w *world) {
 	network := json.Number(w.create("network", "/networks", fullNetwork))
 	path := w.loadBalancer(smallLoadBalancer(w, "private"))
-	w.refuse(422, "load_balancer_not_attached_to_network", "POST", path+"/actions/disable_public_interface", nil)
 	w.act(path, "attach_to_network", object{"network": network, "ip": "10.0.1.20"})
-	w.refuse(422, "load_balancer_already_attached", "POST", path+"/actions/attach_to_network", object{"network": network})
 	w.do(200, "GET", "/networks/"+network.String()+"/members?type=load_balancer", nil)
-	other := w.loadBalancer(smallLoadBalancer(w, "other"))
-	w.refuseAction("ip_not_available", other, "attach_to_network", object{"network": network, "ip": "10.0.1.20"})
-	empty := json.Number(w.create("network", "/networks", object{"name": "empty", "ip_range": "192.168.0.0/16"}))
-	w.refuseAction("no_subnet_available", other, "attach_to_network", object{"network": empty})
 	server := json.Number(w.server(smallServer(w, "outside")))
-	w.refuse(422, "resolve_cloud_private_targets_error", "POST", path+"/actions/add_target",
-		object{"type": "server", "server": object{"id": server}, "use_private_ip": true})
 	w.act("/servers/"+server.String(), "attach_to_network", object{"network": network})
 	w.act(path, "add_target", object{"type": "server", "server": object{"id": server}, "use_private_ip": true})
 	w.act(path, "disable_public_interface", nil)
 	w.act(path, "enable_public_interface", nil)
 	w.act(path, "remove_target", object{"type": "server", "server": object{"id": server}})
 	w.act(path, "add_target", object{"type": "server", "server": object{"id": server}})
-	w.refuse(422, "targets_without_use_private_ip", "POST", path+"/actions/disable_public_interface", nil)
 	w.act(path, "detach_from_network", object{"network": network})
 	second := smallLoadBalancer(w, "second")
 	second["network"] = network
 	w.do(200, "GET", w.loadBalancer(second), nil)
 	w.do(200, "GET", "/networks/"+network.String(), nil)
+	second["name"], second["network"] = "third", idIn(w.network(smallNetwork(w, "empty")))
+	w.refuse(422, "no_subnet_available", "POST", "/load_balancers", second)
 }
 
 // loadBalancerConsequenceScenario changes the resources that load balancers refer to.
@@ -408,10 +316,17 @@ func loadBalancerConsequenceScenario(w *world) {
 func loadBalancerPrimaryIPScenario(w *world) {
 	kept := w.create("primary_ip", "/primary_ips", object{"name": "kept", "type": "ipv4", "location": "fsn1"})
 	follows := w.create("primary_ip", "/primary_ips", object{"name": "follows", "type": "ipv6", "location": "fsn1", "auto_delete": true})
-	body := smallLoadBalancer(w, "addressed")
-	body["public_net"] = object{"ipv4": json.Number(kept), "ipv6": json.Number(follows)}
+	body := object{"name": "addressed", "load_balancer_type": "lb11", "network_zone": "eu-central",
+		"public_net": object{"ipv4": json.Number(kept), "ipv6": json.Number(follows)}}
 	path := w.loadBalancer(body)
 	lb := w.do(200, "GET", path, nil)
+	if location := at(lb, "load_balancer", "location", "name"); location != "fsn1" {
+		w.Errorf("the load balancer is in %v, its Primary IPs in fsn1", location)
+	}
+	w.act(path, "change_dns_ptr", object{"ip": at(lb, "load_balancer", "public_net", "ipv4", "ip"), "dns_ptr": "lb.example.com"})
+	if ip := w.do(200, "GET", "/primary_ips/"+kept, nil); !strings.Contains(fmt.Sprint(ip), "lb.example.com") {
+		w.Errorf("reverse DNS of the Primary IP: %v", ip)
+	}
 	for version, id := range map[string]string{"ipv4": kept, "ipv6": follows} {
 		ip := w.do(200, "GET", "/primary_ips/"+id, nil)
 		if at(ip, "primary_ip", "assignee_type") != "load_balancer" || idOf(at(lb, "load_balancer", "public_net", version)) != id {
@@ -419,7 +334,8 @@ func loadBalancerPrimaryIPScenario(w *world) {
 		}
 	}
 	w.refuse(422, "must_be_unassigned", "DELETE", "/primary_ips/"+kept, nil)
-	body["name"] = "late"
+	body["name"], body["location"] = "late", "fsn1"
+	delete(body, "network_zone")
 	w.refuse(422, "primary_ip_assigned", "POST", "/load_balancers", body)
 	elsewhere := w.create("primary_ip", "/primary_ips", object{"name": "elsewhere", "type": "ipv6", "location": "hel1"})
 	body["public_net"] = object{"ipv4": json.Number(elsewhere)}

@@ -64,12 +64,11 @@ var topics = map[string]topic{
 	"servers: power":                {scenario: serverPowerScenario},
 	"servers: networks":             {scenario: serverNetworkScenario, walk: walk.serverNetworks},
 	"servers: images":               {scenario: serverImageScenario},
-	"servers: what goes wrong":      {scenario: serverErrorScenario},
+	"servers: not available":        {scenario: (*world).refuseUnavailable},
 	"load balancers: life":          {scenario: loadBalancerLifeScenario},
 	"load balancers: services":      {scenario: loadBalancerServiceScenario},
 	"load balancers: targets":       {scenario: loadBalancerTargetScenario},
 	"load balancers: private":       {scenario: loadBalancerPrivateScenario},
-	"load balancers: what is wrong": {scenario: loadBalancerErrorScenario},
 	"load balancers: consequences":  {scenario: loadBalancerConsequenceScenario},
 	"load balancers: their own IPs": {scenario: loadBalancerPrimaryIPScenario},
 }

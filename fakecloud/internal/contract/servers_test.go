@@ -2,7 +2,6 @@ package contract_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -122,16 +121,10 @@ func serverPowerScenario(w *world) {
 	w.act(path, "enable_rescue", object{"type": "linux64"})
 	w.act(path, "disable_rescue", nil)
 	w.act(path, "poweroff", nil) // a change of type has started the server
-	w.refuseAction("invalid_server_type", path, "change_type", object{"server_type": "cx33", "upgrade_disk": false})
-	w.refuseAction("invalid_server_type", path, "change_type", object{"server_type": "cax11", "upgrade_disk": false})
 	w.act(path, "poweron", nil)
-	w.refuse(422, "server_not_stopped", "POST", path+"/actions/change_type", object{"server_type": "cx23", "upgrade_disk": false})
 	group := w.create("placement_group", "/placement_groups", object{"name": "spread", "type": "spread"})
-	w.refuse(422, "server_not_stopped", "POST", path+"/actions/add_to_placement_group", object{"placement_group": json.Number(group)})
 	w.act(path, "poweroff", nil)
 	w.act(path, "add_to_placement_group", object{"placement_group": json.Number(group)})
-	w.refuse(422, "already_in_placement_group", "POST", path+"/actions/add_to_placement_group",
-		object{"placement_group": json.Number(group)})
 	w.act(path, "remove_from_placement_group", nil)
 	w.do(201, "POST", path+"/actions/poweron", nil)
 	w.refuse(423, "locked", "POST", path+"/actions/poweroff", nil)
@@ -145,24 +138,13 @@ func serverNetworkScenario(w *world) {
 	id := json.Number(network)
 	w.act(path, "attach_to_network", object{"network": id, "ip": "10.0.1.5", "alias_ips": []string{"10.0.1.6"}})
 	w.do(200, "GET", "/networks/"+network+"/members", nil)
-	w.refuse(422, "server_already_attached", "POST", path+"/actions/attach_to_network", object{"network": id})
 	w.do(201, "POST", path+"/actions/change_alias_ips", object{"network": id, "alias_ips": []string{"10.0.1.7", "10.0.1.8"}})
 	w.do(200, "GET", "/networks/"+network+"/members?status=updating", nil)
 	w.finish()
-	other := "/servers/" + w.server(smallServer(w, "other"))
-	w.refuse(422, "ip_not_available", "POST", other+"/actions/attach_to_network", object{"network": id, "ip": "10.0.1.7"})
 	w.do(201, "POST", path+"/actions/detach_from_network", object{"network": id})
 	w.do(200, "GET", "/networks/"+network+"/members?type=server", nil)
 	w.finish()
 	w.do(200, "GET", path, nil)
-	overlapping := w.create("network", "/networks", object{
-		"name": "overlapping", "ip_range": "10.0.0.0/16",
-		"subnets": []object{{"type": "cloud", "ip_range": "10.0.1.0/24", "network_zone": "eu-central"}},
-	})
-	w.act(path, "attach_to_network", object{"network": id})
-	w.refuse(422, "networks_overlap", "POST", path+"/actions/attach_to_network", object{"network": json.Number(overlapping)})
-	empty := w.create("network", "/networks", object{"name": "empty", "ip_range": "192.168.0.0/16"})
-	w.refuse(422, "no_subnet_available", "POST", path+"/actions/attach_to_network", object{"network": json.Number(empty)})
 }
 
 func serverImageScenario(w *world) {
@@ -210,48 +192,6 @@ func serverImageScenario(w *world) {
 	w.do(200, "GET", "/images/"+idOf(system), nil)
 }
 
-func serverErrorScenario(w *world) {
-	w.server(smallServer(w, "taken"))
-	w.refuse(409, "uniqueness_error", "POST", "/servers", smallServer(w, "taken"))
-	for field, wrong := range map[string]any{
-		"name": "not a hostname", "server_type": "no-such-type", "image": "no-such-image", "location": "no-such-location",
-		"ssh_keys": []string{"no-such-key"}, "user_data": strings.Repeat("x", 40<<10), "labels": object{"hetzner.cloud/x": "y"},
-	} {
-		body := smallServer(w, "wrong")
-		body[field] = wrong
-		if code := w.send("POST", "/servers", body).Code; code < 400 || code > 422 {
-			w.Errorf("%s of %.20v: status %d", field, wrong, code)
-		}
-	}
-	for _, missing := range []string{"name", "server_type", "image"} {
-		body := smallServer(w, "wrong")
-		delete(body, missing)
-		w.refuse(422, "invalid_input", "POST", "/servers", body)
-	}
-	ip := w.create("primary_ip", "/primary_ips", object{"name": "v6", "type": "ipv6", "location": "fsn1"})
-	body := smallServer(w, "mismatch")
-	body["public_net"] = object{"ipv4": json.Number(ip)}
-	w.refuse(412, "primary_ip_version_mismatch", "POST", "/servers", body)
-	body["public_net"], body["location"] = object{"ipv6": json.Number(ip)}, "hel1"
-	w.refuse(422, "primary_ip_datacenter_mismatch", "POST", "/servers", body)
-	body["location"] = "fsn1"
-	w.server(body)
-	body["name"] = "late"
-	w.refuse(422, "primary_ip_assigned", "POST", "/servers", body)
-
-	group := json.Number(w.create("placement_group", "/placement_groups", object{"name": "spread", "type": "spread"}))
-	for i := range 11 {
-		body := smallServer(w, fmt.Sprint("spread-", i))
-		body["placement_group"] = group
-		if i < 10 {
-			w.server(body)
-			continue
-		}
-		w.refuse(422, "placement_error", "POST", "/servers", body)
-	}
-	w.refuseUnavailable()
-}
-
 // refuseUnavailable requests a server type in a location where it is not available.
 func (w *world) refuseUnavailable() {
 	w.Helper()
@@ -297,54 +237,13 @@ func primaryIPScenario(w *world) {
 	w.act(path, "change_protection", object{"delete": false})
 	w.refuse(422, "unsupported_error", "POST", path+"/actions/unassign", nil)
 
-	off := w.serverWithoutPublicIPs("off")
-	to := func(server json.Number) object { return object{"assignee_type": "server", "assignee_id": server} }
-	w.act(path, "assign", to(off))
-	w.refuse(422, "must_be_unassigned", "DELETE", path, nil)
-	other := w.serverWithoutPublicIPs("other")
-	w.refuseAction("primary_ip_already_assigned", path, "assign", to(other))
-	for _, version := range []string{"ipv4", "ipv6"} {
-		free := "/primary_ips/" +
-			w.create("primary_ip", "/primary_ips", object{"name": "free " + version, "type": version, "location": "fsn1"})
-		if version == "ipv6" {
-			used := w.do(201, "POST", "/primary_ips", object{"name": "used", "type": version, "assignee_type": "server",
-				"assignee_id": off})
-			if at(used, "action", "command") != "assign_primary_ip" {
-				w.Errorf("no action that assigns the new address: %v", used)
-			}
-			w.finish()
-		}
-		w.refuseAction("server_has_"+version, free, "assign", to(off))
-		body := to(off)
-		body["name"], body["type"] = "new", version
-		w.refuse(422, "server_has_"+version, "POST", "/primary_ips", body)
-	}
-	w.assignedScenario(path, off, other)
+	w.act(path, "assign", toAssignee(w.serverWithoutPublicIPs("off")))
+	w.act(path, "unassign", nil)
 	action := idOf(w.first(path+"/actions", "actions"))
 	w.do(200, "GET", path+"/actions/"+action, nil)
 	w.do(200, "GET", "/primary_ips/actions", nil)
 	w.do(200, "GET", "/primary_ips/actions/"+action, nil)
 	w.do(204, "DELETE", path, nil)
-}
-
-// assignedScenario continues with the Primary IP of a server. At the end, the Primary IP is not assigned.
-func (w *world) assignedScenario(path string, server, other json.Number) {
-	w.Helper()
-	lb := w.loadBalancer(smallLoadBalancer(w, "lb"))
-	w.act(lb, "add_target", object{"type": "server", "server": object{"id": server}})
-	w.refuseAction("server_is_load_balancer_target", path, "unassign", nil)
-	w.act(lb, "remove_target", object{"type": "server", "server": object{"id": server}})
-	w.act("/servers/"+server.String(), "poweron", nil)
-	w.refuseAction("server_not_stopped", path, "unassign", nil)
-	w.act("/servers/"+server.String(), "poweroff", nil)
-	w.act(path, "unassign", nil)
-
-	network := json.Number(w.create("network", "/networks", fullNetwork))
-	w.act("/servers/"+other.String(), "attach_to_network", object{"network": network})
-	w.act("/servers/"+other.String(), "poweron", nil)
-	w.refuseAction("server_not_stopped", path, "assign", object{"assignee_type": "server", "assignee_id": other})
-	w.refuse(422, "server_not_stopped", "POST", "/primary_ips",
-		object{"name": "late", "type": "ipv4", "assignee_type": "server", "assignee_id": other})
 }
 
 // serverWithoutPublicIPs makes a server that is off and returns its id.

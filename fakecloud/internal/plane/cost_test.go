@@ -166,17 +166,3 @@ func TestTheCostOfATargetDoesNotGrowWithTheOthers(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkTarget creates a server that becomes a target of a load balancer, and deletes it. Its metric is CPU time.
-func BenchmarkTarget(b *testing.B) {
-	for _, n := range []int{100, 1000, 3000} {
-		b.Run(fmt.Sprintf("%d others", n), func(b *testing.B) {
-			s := newSelecting(b, n)
-			b.ReportAllocs()
-			b.ResetTimer()
-			start := cputime.Used()
-			s.replace(b, b.N)
-			b.ReportMetric(float64((cputime.Used()-start).Microseconds())/float64(b.N), "cpu-µs/op")
-		})
-	}
-}

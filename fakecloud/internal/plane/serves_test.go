@@ -250,6 +250,12 @@ var serverStates = []struct {
 	keeps  func(path string) bool // whether its connections continue; nil for no
 }{
 	{"running", func(*serving, cloud.Project, int64, func()) error { return nil }, func(string) bool { return true }},
+	{"behind one more firewall, without rules", func(_ *serving, p cloud.Project, server int64, _ func()) error {
+		_, _, _, err := p.CreateFirewall(cloud.CreateFirewall{
+			Name: fmt.Sprint("more-", server), ApplyTo: []cloud.FirewallTarget{{Server: server}},
+		})
+		return err
+	}, func(string) bool { return true }},
 	{"off", powerOff, nil},
 	{"off and on again", func(s *serving, p cloud.Project, server int64, _ func()) error {
 		s.ok(powerOff(s, p, server, nil))

@@ -213,10 +213,3 @@ func TestAClockIsSafeForManyGoroutines(t *testing.T) {
 		t.Errorf("%d timers are left", len(c.waiters))
 	}
 }
-
-func BenchmarkNow(b *testing.B) {
-	c := New()
-	for b.Loop() {
-		_ = c.Now()
-	}
-}
