@@ -4,7 +4,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // ProviderName is the name of the provider and the scheme of its provider IDs.
@@ -40,6 +39,3 @@ type TaintPattern = node.TaintPattern
 // ConditionReady is the type of the condition in a Service's status that says whether its load balancer has
 // all that the Service asks for, and if not, why.
 const ConditionReady = loadbalancer.ConditionReady
-
-// AnnotationsMarkdown returns the reference of all Service annotations as a Markdown document.
-func AnnotationsMarkdown() string { return plan.AnnotationsMarkdown() }

@@ -72,8 +72,8 @@ type Op struct {
 	// Needs lists parts without which the operation is wrong or useless. It is not sent if an earlier
 	// operation of such a part has failed.
 	Needs []Part
-	// Undo is sent if the operation fails, which may have had its effect nevertheless: the part must serve
-	// traffic as before, or as planned.
+	// Undo is sent after an error, because a failed operation may have taken effect: the part must serve traffic as before, or
+	// as planned.
 	Undo *Op
 
 	Name      string            // rename
@@ -326,8 +326,8 @@ func (d *difference) services() []Op {
 	return slices.Concat(deletes, updates, adds)
 }
 
-// sameService reports whether both services have the same planned settings. It ignores the expected
-// response text of an HTTP check, which the plan does not set, and the HTTP settings of a TCP service.
+// sameService reports whether both services have the same planned settings. The plan never sets the response text of an HTTP check,
+// and a TCP service needs no HTTP settings: both are ignored.
 func sameService(want, have hcloud.LoadBalancerService) bool {
 	if want.Protocol != have.Protocol || want.DestinationPort != have.DestinationPort ||
 		want.Proxyprotocol != have.Proxyprotocol || !sameHealthCheck(want.HealthCheck, have.HealthCheck) {
