@@ -9,14 +9,14 @@ import (
 // ProviderName is the name of the provider and the scheme of its provider IDs.
 const ProviderName = nodeinfo.ProviderName
 
-// Convention is the name of a provider whose conventions for Nodes are followed.
+// Convention selects the provider ID prefix and the topology labels of Nodes by the name of a provider.
 type Convention = nodeinfo.Convention
 
 // The conventions: values of HCLOUD_INSTANCES_PROVIDER_ID_PREFIX and HCLOUD_INSTANCES_TOPOLOGY_LABELS.
 const (
 	ConventionOwn = nodeinfo.ConventionOwn
-	// ConventionHcloud is the one of the production CCM, which autoscalers, Cluster API providers and CSI
-	// drivers know too.
+	// ConventionHcloud is the one of the production CCM. Autoscalers, Cluster API providers and CSI
+	// drivers know it too.
 	ConventionHcloud = nodeinfo.ConventionHcloud
 )
 

@@ -54,13 +54,12 @@ const (
 //   - The token belongs to another project, for example after a rotation of the Secret. The project is recognised once one of the
 //     things that are known is visible with the token. Until then nothing is gone.
 //   - Many things of one kind disappear at once. They count as gone once they have been missing for Hold.
-//   - The list of a kind is empty: so is that of an API which is broken, or of one that has lost its data for a while. This
-//     matters to Ask only.
+//   - The list of a kind is empty, like that of a broken API. This matters to Ask only.
 type Question struct {
 	Clock clock.PassiveClock
 	// Token returns the API token, or "" if it cannot be read.
 	Token func() string
-	// Known returns the IDs of what should exist, by the objects in Kubernetes; also of what is asked about.
+	// Known returns the IDs of all things that should exist, by the objects in Kubernetes. They include those in questions.
 	Known func(Kind) map[string]bool
 	// List returns the IDs of all things of a kind that the API shows.
 	List func(ctx context.Context, kind Kind) (map[string]bool, error)

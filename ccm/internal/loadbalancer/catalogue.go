@@ -59,7 +59,7 @@ func (l *Controller) checkNames(ctx context.Context, svc *corev1.Service, names 
 	return plan.InvalidSettings(mistakes...)
 }
 
-// maxCatalogueAge is the maximum age of cached load balancer types, which hardly ever change.
+// maxCatalogueAge is the maximum age of cached load balancer types. They hardly ever change.
 const maxCatalogueAge = 10 * time.Minute
 
 // limitsOf returns the type with its limits, or nil if they cannot be read: then the API refuses what
@@ -77,8 +77,9 @@ func (l *Controller) limitsOf(ctx context.Context, name string) *hcloud.LoadBala
 // variable with its default.
 func (l *Controller) sourceOf(svc *corev1.Service, name string) string {
 	a := plan.AnnotationByName(name)
-	if _, set := svc.Annotations[a.Key()]; !set && l.defaults[name] != "" {
+	key := a.KeyIn(svc.Annotations)
+	if _, set := svc.Annotations[key]; !set && l.defaults[name] != "" {
 		return a.Env
 	}
-	return a.Key()
+	return key
 }

@@ -95,8 +95,7 @@ func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
 		corev1.LabelFailureDomainBetaZone: "fsn1", corev1.LabelTopologyRegion: "eu-central",
 		corev1.LabelFailureDomainBetaRegion: "eu-central", "mine": "kept"}
 	kube := fake.NewClientset(labelled.DeepCopy())
-	sync := &nodeLabelSync{kube: kube}
-	sync.sync(t.Context(), labelled, meta)
+	syncLabels(t.Context(), kube, labelled, meta)
 	got, err := kube.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +105,7 @@ func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
 		t.Errorf("labels %v", got.Labels)
 	}
 	writes := len(kube.Actions())
-	sync.sync(t.Context(), got, meta)
+	syncLabels(t.Context(), kube, got, meta)
 	if len(kube.Actions()) != writes+0 {
 		t.Errorf("writes without a difference: %v", kube.Actions()[writes:])
 	}
@@ -145,8 +144,8 @@ func TestTheAgeOfDataAboutANodeGrowsWithTheNodesState(t *testing.T) {
 		"without a condition":         {node(time.Minute, 0), 30 * time.Second},
 		"nothing is known about when": {node(0, 0), 0},
 	} {
-		if got := instances.notReadyAge(tc.node); got != tc.want || isReady(tc.node) {
-			t.Errorf("a Node %s: %v, want %v; it is ready: %t", name, got, tc.want, isReady(tc.node))
+		if got := instances.notReadyAge(tc.node); got != tc.want || nodeinfo.IsReady(tc.node) {
+			t.Errorf("a Node %s: %v, want %v; it is ready: %t", name, got, tc.want, nodeinfo.IsReady(tc.node))
 		}
 	}
 	fresh := corev1.Taint{Key: cloudproviderapi.TaintExternalCloudProvider}

@@ -14,11 +14,9 @@ import (
 // metricsInterval is the time between two updates of the metrics.
 const metricsInterval = 15 * time.Second
 
-var (
-	machinesByPhase = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "machine_controller_machines", Help: "Number of Machines, by provider, type of the instance and phase.",
-	}, []string{"provider", "size", "phase"})
-)
+var machinesByPhase = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "machine_controller_machines", Help: "Number of Machines, by provider, type of the instance and phase.",
+}, []string{"provider", "size", "phase"})
 
 func init() { metrics.Registry.MustRegister(machinesByPhase) }
 
@@ -46,7 +44,7 @@ func (u *metricsUpdater) update(ctx context.Context) error {
 	if err := u.List(ctx, &list); err != nil {
 		return err
 	}
-	byProvider := map[string]*v1alpha1.MachineList{}
+	byProvider := map[string]v1alpha1.MachineList{}
 	machinesByPhase.Reset()
 	for i := range list.Items {
 		m := &list.Items[i]
@@ -59,19 +57,12 @@ func (u *metricsUpdater) update(ctx context.Context) error {
 			size = labels["size"]
 		}
 		machinesByPhase.WithLabelValues(name, size, string(m.Status.Phase)).Inc()
-		if byProvider[name] == nil {
-			byProvider[name] = &v1alpha1.MachineList{}
-		}
-		byProvider[name].Items = append(byProvider[name].Items, *m)
+		byProvider[name] = v1alpha1.MachineList{Items: append(byProvider[name].Items, *m)}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for name, p := range u.providers {
-		of := byProvider[name]
-		if of == nil {
-			of = &v1alpha1.MachineList{}
-		}
-		if err := p.SetMetricsForMachines(*of); err != nil {
+		if err := p.SetMetricsForMachines(byProvider[name]); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot set a provider's metrics", "provider", name)
 		}
 	}
