@@ -119,23 +119,17 @@ func TestAFailedIssuanceIsReportedAndRepeated(t *testing.T) {
 	w := newWorld(t, "realistic", 1)
 	cloud := w.provider()
 	svc := newService("web", managed("www.once-ca-dns-validation-failed.invalid"), 443)
-	lbs, _ := cloud.LoadBalancer()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil ||
+	if _, err := w.tryEnsure(cloud, svc); err == nil ||
 		!strings.Contains(err.Error(), "ca_dns_validation_failed") {
 		t.Errorf("got %v", err)
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning ManagedCertificate") ||
-		!strings.Contains(events, "ca_dns_validation_failed") {
-		t.Errorf("events: %s", events)
-	}
+	w.expectEvent("Warning ManagedCertificate", "ca_dns_validation_failed")
 	w.wire.take()
 	for range 5 { // within a minute
 		w.clock.Step(10 * time.Second)
-		_, _ = lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+		_, _ = w.tryEnsure(cloud, svc)
 	}
-	if n := writes(w.wire.take()); len(n) != 0 {
-		t.Errorf("orders within a minute after a failure: %v", n)
-	}
+	w.expectNoWrites()
 	w.clock.Step(5 * time.Minute)
 	w.ensure(cloud, svc)
 	if n := len(w.certificates()); n != 1 {
@@ -170,15 +164,11 @@ func TestUploadedCertificatesAreFoundByIDOrName(t *testing.T) {
 		t.Errorf("uses %v, want %v", used(), ids)
 	}
 	annotate(svc, map[string]string{"http-certificates": "missing"})
-	lbs, _ := cloud.LoadBalancer()
 	w.eventsSoFar()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
+	if _, err := w.tryEnsure(cloud, svc); err == nil {
 		t.Error("an unknown certificate was accepted")
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events,
-		`Warning InvalidSettings load-balancer.hetzner.cloud/http-certificates: "missing" does not exist`) {
-		t.Errorf("events: %s", events)
-	}
+	w.expectEvent(`Warning InvalidSettings load-balancer.hetzner.cloud/http-certificates: "missing" does not exist`)
 	w.remove(cloud, svc)
 	if n := len(w.certificates()); n != 2 {
 		t.Errorf("%d certificates are left, want the two uploaded ones", n)
@@ -210,12 +200,9 @@ func TestATakenCertificateNameIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	w.uploadCertificate("web")
-	lbs, _ := w.provider().LoadBalancer()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("web", managed("example.org"), 443), w.nodes); err == nil ||
+	if _, err := w.tryEnsure(w.provider(), newService("web", managed("example.org"), 443)); err == nil ||
 		!strings.Contains(err.Error(), "http-managed-certificate-name") {
 		t.Errorf("got %v", err)
 	}
-	if n := writes(w.wire.take()); len(n) != 0 {
-		t.Errorf("writes: %v", n)
-	}
+	w.expectNoWrites()
 }

@@ -168,9 +168,7 @@ func TestEveryAnnotationOfTheProductionCCM(t *testing.T) {
 			after, want := w.theLoadBalancer(), tc.want[1]
 			if tc.event != "" {
 				want = tc.want[0]
-				if n := writes(w.wire.take()); len(n) > 0 {
-					t.Errorf("writes %v", n)
-				}
+				w.expectNoWrites()
 				w.expectEvent("Warning "+tc.event, tc.to, "delete and create the Service")
 			}
 			if got := tc.look(seen{w, after, status}); got != want {
@@ -179,11 +177,7 @@ func TestEveryAnnotationOfTheProductionCCM(t *testing.T) {
 			if after.ID != before.ID || !after.PublicNet.IPv4.IP.Equal(before.PublicNet.IPv4.IP) {
 				t.Error("the change has made another load balancer")
 			}
-			w.wire.take()
-			w.ensure(cloud, svc)
-			if n := writes(w.wire.take()); len(n) > 0 {
-				t.Errorf("writes without a change: %v", n)
-			}
+			w.expectQuiet(cloud, svc)
 		})
 	}
 }

@@ -63,15 +63,6 @@ func TestAnErrorIsNoProofThatAServerDoesNotExist(t *testing.T) {
 	}
 }
 
-func TestATimeoutIsNoProofThatAServerDoesNotExist(t *testing.T) {
-	t.Parallel()
-	cloud := New(Config{Token: "secret", Endpoint: "http://silent.invalid", RequestTimeout: time.Millisecond},
-		WithClock(ccmtest.NewAutoClock()), WithRoundTripper(&ccmtest.Silent{}))
-	if exists, err := cloud.instances.InstanceExists(t.Context(), ccmtest.Node("node-1", ccmtest.ProviderID(1))); err == nil {
-		t.Errorf("%v and no error", exists)
-	}
-}
-
 func TestInstanceExistsFollowsTheProviderID(t *testing.T) {
 	t.Parallel()
 	api := ccmtest.ServersAPI(t, 2, ccmtest.Running)

@@ -120,8 +120,7 @@ func TestAnErrorInOnePartDoesNotHoldUpTheOthers(t *testing.T) {
 			}
 			w.refuse(tc.refused(w))
 			cloud := w.provider()
-			lbs, _ := cloud.LoadBalancer()
-			if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil ||
+			if _, err := w.tryEnsure(cloud, svc); err == nil ||
 				!strings.Contains(err.Error(), "invalid_input") {
 				t.Errorf("the error is not reported: %v", err)
 			}
@@ -169,8 +168,7 @@ func TestNoTargetIsLostIfItsReplacementIsRefused(t *testing.T) {
 				return r.what == "POST add_target" && (name == "new nodes" || r.body["use_private_ip"] == true)
 			})
 			cloud := w.provider()
-			lbs, _ := cloud.LoadBalancer()
-			if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
+			if _, err := w.tryEnsure(cloud, svc); err == nil {
 				t.Error("the error is not reported")
 			}
 			if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, before) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,9 +42,7 @@ func TestAServiceStaysUntilItsLoadBalancerOfAnotherIDIsDecidedUpon(t *testing.T)
 				}
 				w.expectEvent("Warning CloudLoadBalancerOwnedByAnother", `HCLOUD_CLUSTER_ID="a"`, "correct HCLOUD_CLUSTER_ID", "finalizer")
 				w.remove(w.provider(func(c *ccm.Config) { c.ClusterID = "a" }), gone)
-				if left := w.loadBalancers(); len(left) != 0 {
-					t.Errorf("left: %v", left)
-				}
+				w.expectNone()
 			})
 		}
 	}
@@ -127,8 +124,7 @@ func TestWhatWasVisibleOnceMakesNoEmptyListBelievable(t *testing.T) {
 	for _, lb := range w.loadBalancers() {
 		if lb.Labels[ccm.LabelServiceUID] == string(w.services[0].UID) {
 			delete(lb.Labels, ccm.LabelServiceUID)
-			_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels})
-			w.must(err)
+			w.setLabels(lb, lb.Labels)
 		}
 	}
 	cloud, r := w.start()
@@ -162,8 +158,7 @@ func TestALoadBalancerThatWasSeenIsNotMissingSinceEarlier(t *testing.T) {
 			if see != nil {
 				w.wire.setIntercept(noLoadBalancers)
 			} else {
-				_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.loadBalancers()[0])
-				w.must(err)
+				w.deleteLoadBalancer(w.loadBalancers()[0])
 			}
 			_, _ = w.tryEnsure(cloud, svc)
 			w.wire.setIntercept(nil)
@@ -186,8 +181,7 @@ func TestAServiceWhoseLoadBalancerAPersonDeletedGoesAfterAWhile(t *testing.T) {
 	t.Parallel()
 	for services, atOnce := range map[int]bool{1: false, 2: true} {
 		w := newEvidenceWorld(t, 2, services)
-		_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.loadBalancers()[0])
-		w.must(err)
+		w.deleteLoadBalancer(w.loadBalancers()[0])
 		cloud, _ := w.start()
 		svc := w.services[0]
 		svc.DeletionTimestamp = w.nowPtr()
@@ -215,9 +209,7 @@ func TestWhatAVanishedServiceHasLeftIsDeletedLater(t *testing.T) {
 	}
 	w.wire.setIntercept(nil)
 	r.LoadBalancers(t.Context())
-	if n := len(w.loadBalancers()); n != 0 {
-		t.Errorf("%d load balancers without a Service cost money", n)
-	}
+	w.expectNone()
 }
 
 // A Service that shows no address may have had a load balancer if it hides addresses, and else has had none.

@@ -56,9 +56,7 @@ func TestACopyWithoutAnIDLeavesTheOriginalsLoadBalancersAlone(t *testing.T) {
 		if err := tryRemove(t.Context(), cloud, copied); err == nil {
 			t.Error("the copy's Service may go: if it was no copy, its load balancer would stay behind")
 		}
-		if n := writes(w.wire.take()); len(n) > 0 {
-			t.Errorf("the copy writes %v", n)
-		}
+		w.expectNoWrites()
 	}
 	w.nodes = theirs
 
@@ -89,9 +87,7 @@ func TestTheClusterIDOverridesTheIdentity(t *testing.T) {
 		t.Errorf("labels %v", labels)
 	}
 	w.remove(w.providerIn("second", id), svc)
-	if n := len(w.loadBalancers()); n != 0 {
-		t.Errorf("%d load balancers are left", n)
-	}
+	w.expectNone()
 }
 
 // A cluster gets an ID before it is copied. Until a person decides about it, the load balancer of a Service that goes is its own, too.

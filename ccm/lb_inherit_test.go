@@ -32,13 +32,10 @@ func (w *world) production(svc *corev1.Service, change ...func(*hcloud.LoadBalan
 		n.Spec.ProviderID = strings.Replace(n.Spec.ProviderID, "ccm-from-scratch://", "hcloud://", 1)
 	}
 	for _, id := range w.ids() {
-		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{Type: hcloud.LoadBalancerTargetTypeServer,
-			Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: id}}})
+		opts.Targets = append(opts.Targets, serverTarget(&hcloud.Server{ID: id}))
 	}
 	for _, p := range svc.Spec.Ports {
-		listen, destination := int(p.Port), int(p.NodePort)
-		opts.Services = append(opts.Services, hcloud.LoadBalancerCreateOptsService{Protocol: hcloud.LoadBalancerServiceProtocolTCP,
-			ListenPort: &listen, DestinationPort: &destination})
+		opts.Services = append(opts.Services, tcp(int(p.Port), int(p.NodePort)))
 	}
 	for _, c := range change {
 		c(&opts)
@@ -91,8 +88,7 @@ func TestALoadBalancerOfTheProductionCCMIsTakenOverInPlace(t *testing.T) {
 			change: func(o *hcloud.LoadBalancerCreateOpts) { usePrivate(o.Targets) }},
 		"without a target that is a new Node": {change: func(o *hcloud.LoadBalancerCreateOpts) { o.Targets = o.Targets[1:] }},
 		"that listens on a port of a person, too": {change: func(o *hcloud.LoadBalancerCreateOpts) {
-			o.Services = append(o.Services,
-				tcp(9999, 31999))
+			o.Services = append(o.Services, tcp(9999, 31999))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,13 +127,9 @@ func TestALoadBalancerOfTheProductionCCMIsTakenOverInPlace(t *testing.T) {
 			w.expectEvent("Normal AdoptedCloudLoadBalancer", "hcloud-ccm/service-uid")
 			w.clock.Step(time.Minute)
 			w.ensure(w.provider(), svc)
-			if again := writes(w.wire.take()); len(again) > 0 {
-				t.Errorf("the next process writes %v", again)
-			}
+			w.expectNoWrites()
 			w.remove(cloud, svc)
-			if n := len(w.loadBalancers()); n != 0 {
-				t.Errorf("%d load balancers are left of the deleted Service", n)
-			}
+			w.expectNone()
 		})
 	}
 }
@@ -147,6 +139,11 @@ func usePrivate(targets []hcloud.LoadBalancerCreateOptsTarget) {
 	for i := range targets {
 		targets[i].UsePrivateIP = &private
 	}
+}
+
+// serverTarget makes a server a target.
+func serverTarget(server *hcloud.Server) hcloud.LoadBalancerCreateOptsTarget {
+	return hcloud.LoadBalancerCreateOptsTarget{Type: "server", Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: server}}
 }
 
 func tcp(listen, destination int) hcloud.LoadBalancerCreateOptsService {
@@ -222,9 +219,7 @@ func TestWhatIsNotCertainlyTheServicesIsNotTakenOver(t *testing.T) {
 // copyOf creates another load balancer with the same labels.
 func (w *world) copyOf(lb *hcloud.LoadBalancer, name string) {
 	w.t.Helper()
-	_, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{Name: name, LoadBalancerType: lb.LoadBalancerType,
-		Location: lb.Location, Labels: lb.Labels})
-	w.must(err)
+	w.create(hcloud.LoadBalancerCreateOpts{Name: name, LoadBalancerType: lb.LoadBalancerType, Location: lb.Location, Labels: lb.Labels})
 }
 
 // A Service that is deleted before we have taken over its load balancer.
@@ -308,9 +303,7 @@ func TestMovingOverIsNoMassDisappearance(t *testing.T) {
 	t.Parallel()
 	w := newEvidenceWorld(t, 2, 5)
 	for _, lb := range w.loadBalancers() {
-		_, _, err := w.api.LoadBalancer.Update(t.Context(), lb,
-			hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{productionLabel: lb.Labels[ccm.LabelServiceUID]}})
-		w.must(err)
+		w.setLabels(lb, map[string]string{productionLabel: lb.Labels[ccm.LabelServiceUID]})
 	}
 	cloud, r := w.start()
 	before := map[string]string{}
@@ -364,9 +357,7 @@ func TestAClonedClusterNeverTouchesTheOriginals(t *testing.T) {
 		if err := tryRemove(t.Context(), cloud, copied); err == nil {
 			t.Error("the clone's Service may go: if it was no clone, its load balancer would stay behind")
 		}
-		if n := writes(w.wire.take()); len(n) > 0 {
-			t.Errorf("writes of the clone %q: %v", clone, n)
-		}
+		w.expectNoWrites()
 	}
 
 	// Without a status it gets a load balancer and, for domains of its own, a certificate.

@@ -40,9 +40,7 @@ func TestTargetsChangeTheirAddressInTurns(t *testing.T) {
 			t.Errorf("private %s: %+v", private, last.Targets)
 		}
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "in turns") {
-		t.Errorf("events: %s", events)
-	}
+	w.expectEvent("in turns")
 }
 
 // Before the first health check, a target may serve. After a minute without one, it changes.

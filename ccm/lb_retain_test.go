@@ -58,8 +58,7 @@ func TestLabelsFollowTheAnnotation(t *testing.T) {
 	expect(map[string]string{"team": "web", "env": "prod"})
 	lb := w.theLoadBalancer()
 	lb.Labels["owner"] = "me"
-	_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels})
-	w.must(err)
+	w.setLabels(lb, lb.Labels)
 
 	annotate(svc, map[string]string{"labels": "team=db"})
 	w.ensure(w.provider(), svc)
@@ -79,9 +78,7 @@ func TestLabelsFollowTheAnnotation(t *testing.T) {
 	w.ensure(w.provider(), svc)
 	expect(map[string]string{"owner": "me"})
 	w.remove(w.provider(), svc)
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 func TestDeleteProtection(t *testing.T) {
@@ -111,9 +108,7 @@ func TestDeleteProtection(t *testing.T) {
 	}
 	annotate(svc, map[string]string{"delete-protection": "false"})
 	w.remove(cloud, svc)
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 // The load balancer outlives its Service without the Service's ports, and the next Service gets its address.
@@ -185,9 +180,7 @@ func TestAMistypedKeepOnDeleteDeletesNothing(t *testing.T) {
 	w.expectEvent("Warning InvalidSettings", `keep-on-delete: "ture"`)
 	annotate(svc, map[string]string{"keep-on-delete": "false"}) // the other mistake does not matter any more
 	w.remove(cloud, svc)
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 // A person has removed the ownership label while the load balancer loses its ports.
@@ -201,9 +194,7 @@ func TestWhatAPersonTakesBackIsNotChangedOnDelete(t *testing.T) {
 	w.wire.setObserve(func() {
 		now := w.theLoadBalancer()
 		if len(now.Services) == 0 && now.Labels[ccm.LabelServiceUID] != "" {
-			_, _, err := w.api.LoadBalancer.Update(t.Context(), lb,
-				hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{"ccm-from-scratch/mine": "true"}})
-			w.must(err)
+			w.setLabels(lb, map[string]string{"ccm-from-scratch/mine": "true"})
 		}
 	})
 	w.remove(cloud, svc)

@@ -105,9 +105,7 @@ func TestListRoutesNamesNodesAndOmitsForeignRoutes(t *testing.T) {
 		&cloudprovider.Route{TargetNode: "robot", DestinationCIDR: "10.244.7.0/24"}); err != nil {
 		t.Errorf("creating the route of another provider's node: %v, want no error and no write", err)
 	}
-	if n := writes(w.wire.take()); len(n) != 0 {
-		t.Errorf("writes: %v", n)
-	}
+	w.expectNoWrites()
 }
 
 // A machine that registered again under another name leaves a second Node with the same provider ID behind.
@@ -257,44 +255,14 @@ func TestTheResyncRepairsLoadBalancers(t *testing.T) {
 		t.Errorf("ports %v, targets %v", listenPorts(lb), targetIDs(lb))
 	}
 
-	_, _, err = w.api.LoadBalancer.DeleteWithResult(t.Context(), w.theLoadBalancer())
-	w.must(err)
+	w.deleteLoadBalancer(w.theLoadBalancer())
 	r.LoadBalancers(t.Context())
 	updated, err := kube.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil || len(updated.Status.LoadBalancer.Ingress) == 0 ||
 		updated.Status.LoadBalancer.Ingress[0].IP != w.theLoadBalancer().PublicNet.IPv4.IP.String() {
 		t.Errorf("the Service shows %+v, %v", updated.Status.LoadBalancer, err)
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Normal CloudLoadBalancerRepaired") {
-		t.Errorf("events: %s", events)
-	}
-}
-
-func TestTheResyncCreatesNothingForADeletedService(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
-	r, _ := w.resyncOf(cloud, svc.DeepCopy()) // the lister does not know of the deletion yet
-	w.remove(cloud, svc)
-	w.clock.Step(time.Minute)
-	r.LoadBalancers(t.Context())
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("made again: %v", left)
-	}
-}
-
-func TestRoutesNeedANetwork(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 0)
-	if _, ok := w.provider(func(c *ccm.Config) { c.Network = "" }).Routes(); ok {
-		t.Error("routes without a network")
-	}
-	cloud := w.provider(func(c *ccm.Config) { c.Network = "nowhere" })
-	if err := cloud.Check(context.Background()); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="nowhere"`) {
-		t.Errorf("got %v", err)
-	}
+	w.expectEvent("Normal CloudLoadBalancerRepaired")
 }
 
 func TestARouteToAServerYoungerThanTheCacheIsNotStale(t *testing.T) {
@@ -502,10 +470,7 @@ func TestANewNodeIsUnavailableUntilItsRouteExists(t *testing.T) {
 		len(w.theLoadBalancer().Targets) != 1 {
 		t.Errorf("%v, %d targets", err, len(w.theLoadBalancer().Targets))
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events,
-		"NodesSkipped 1 nodes are not targets yet because they have no route") {
-		t.Errorf("events: %s", events)
-	}
+	w.expectEvent("NodesSkipped 1 nodes are not targets yet because they have no route")
 
 	refuse.Store(false)
 	cloud.RouteFailed()

@@ -2,6 +2,7 @@ package ccm_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -217,6 +218,61 @@ func (w *world) theLoadBalancer() *hcloud.LoadBalancer {
 		w.t.Fatalf("got %d load balancers, want 1", len(all))
 	}
 	return all[0]
+}
+
+// expectNone fails the test if the project has a load balancer.
+func (w *world) expectNone() {
+	w.t.Helper()
+	if left := w.loadBalancers(); len(left) > 0 {
+		w.t.Errorf("left: %v", left)
+	}
+}
+
+// expectNoWrites fails the test if the CCM has changed something since the last look at its calls.
+func (w *world) expectNoWrites() {
+	w.t.Helper()
+	if sent := writes(w.wire.take()); len(sent) > 0 {
+		w.t.Errorf("writes: %v", sent)
+	}
+}
+
+// expectQuiet fails the test if a sync without a change writes something.
+func (w *world) expectQuiet(cloud *ccm.Cloud, svc *corev1.Service) {
+	w.t.Helper()
+	w.wire.take()
+	w.ensure(cloud, svc)
+	w.expectNoWrites()
+}
+
+// setLabels replaces the labels of a load balancer, as a person does.
+func (w *world) setLabels(lb *hcloud.LoadBalancer, labels map[string]string) {
+	w.t.Helper()
+	_, _, err := w.api.LoadBalancer.Update(w.t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+	w.must(err)
+}
+
+// deleteServer deletes a server, as a person does.
+func (w *world) deleteServer(id int64) {
+	w.t.Helper()
+	_, _, err := w.api.Server.DeleteWithResult(w.t.Context(), &hcloud.Server{ID: id})
+	w.must(err)
+}
+
+// deleteLoadBalancer deletes a load balancer, as a person does.
+func (w *world) deleteLoadBalancer(lb *hcloud.LoadBalancer) {
+	w.t.Helper()
+	_, _, err := w.api.LoadBalancer.DeleteWithResult(w.t.Context(), lb)
+	w.must(err)
+}
+
+// create makes a load balancer as a person does, by default of type lb11 and in fsn1.
+func (w *world) create(opts hcloud.LoadBalancerCreateOpts) *hcloud.LoadBalancer {
+	w.t.Helper()
+	opts.LoadBalancerType = cmp.Or(opts.LoadBalancerType, &hcloud.LoadBalancerType{Name: "lb11"})
+	opts.Location = cmp.Or(opts.Location, &hcloud.Location{Name: "fsn1"})
+	made, _, err := w.api.LoadBalancer.Create(w.t.Context(), opts)
+	w.must(err)
+	return made.LoadBalancer
 }
 
 // must fails the test if a call of the test itself failed. Then it lets all actions finish.

@@ -184,10 +184,14 @@ func showsOnly(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
 }
 
 // ShowsAddressOf reports whether the Service's status shows an address of the load balancer.
-func ShowsAddressOf(svc *corev1.Service, lb *hcloud.LoadBalancer) bool { return showsOneOf(svc, addressesOf(lb)) }
+func ShowsAddressOf(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	return showsOneOf(svc, addressesOf(lb))
+}
 
 // ShowsPublicAddressOf is ShowsAddressOf for public addresses. They are unique, and two projects may have the same private ones.
-func ShowsPublicAddressOf(svc *corev1.Service, lb *hcloud.LoadBalancer) bool { return showsOneOf(svc, addressesOf(lb)[:2]) }
+func ShowsPublicAddressOf(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	return showsOneOf(svc, addressesOf(lb)[:2])
+}
 
 func showsOneOf(svc *corev1.Service, addresses []string) bool {
 	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool {
