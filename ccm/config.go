@@ -36,8 +36,7 @@ type Config struct {
 	// NetworkCheckDisabled switches off the check that the server of this node (NodeName) is attached to
 	// Network.
 	NetworkCheckDisabled bool
-	// NodeName is the name of the Node on which the provider runs; "" if it is not known. It comes from
-	// the program, which gets it in NODE_NAME.
+	// NodeName is the name of the Node that the provider runs on; "" if it is not known. The program reads it from NODE_NAME.
 	NodeName string
 	// ProjectCheckDisabled makes the provider believe that servers and load balancers are gone even if
 	// none or few of the cluster's are visible. See evidence.
@@ -63,8 +62,8 @@ type Config struct {
 	Debug bool
 	// LoadBalancersEnabled makes the provider offer load balancers.
 	LoadBalancersEnabled bool
-	// ClusterID is written to load balancers and managed certificates, which then belong to this cluster only. A
-	// cluster that was made from a backup of another one has the same Service UIDs and needs an ID of its own.
+	// ClusterID is written to load balancers and managed certificates. Then they belong to this cluster only. A
+	// cluster that was made from a backup of another one has the same Service UIDs and needs another ID.
 	ClusterID string
 	// OwnLabelsOnly leaves the production CCM's ownership label away from load balancers and certificates.
 	OwnLabelsOnly bool
@@ -72,10 +71,10 @@ type Config struct {
 	// prefix. The values are valid.
 	LoadBalancerDefaults map[string]string
 
-	// ServerCacheTTL is the maximum age of data about servers on which a change is based. A shorter one costs
+	// ServerCacheTTL is the maximum age of data about servers that cause a change. A shorter one costs
 	// more API calls; a longer one delays the detection of a powered-off server. 0 switches the cache off.
 	ServerCacheTTL time.Duration
-	// ResyncInterval is the interval of the periodic comparison, which repairs load balancers and
+	// ResyncInterval is the interval of the periodic comparison. It repairs load balancers and
 	// routes without an event from Kubernetes. 0 switches it off.
 	ResyncInterval time.Duration
 	// ResyncMaxInterval is what the interval grows to while nothing changes. If it is less than ResyncInterval, the
@@ -92,7 +91,7 @@ type Config struct {
 	ClusterCIDRs []netip.Prefix
 }
 
-// ConfigFromEnv reads the settings through lookup, which is os.LookupEnv in production. The error
+// ConfigFromEnv reads the settings through lookup, in production os.LookupEnv. The error
 // joins all mistakes. Each names the variable, its value (never a token) and the allowed values.
 func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	r := envReader{lookup: lookup}

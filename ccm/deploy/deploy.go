@@ -27,7 +27,7 @@ import (
 //go:embed ccm-from-scratch.yaml
 var Manifest []byte
 
-// Objects splits a manifest into its objects, in the order in which to create them. An error names the
+// Objects splits a manifest into its objects, to be created in this order. An error names the
 // document that is not a Kubernetes object.
 func Objects(manifest []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
@@ -73,7 +73,7 @@ type Settings struct {
 	PodAnnotations map[string]string
 }
 
-// With applies the settings to the Deployment among objects, which must have exactly one container. It
+// With applies the settings to the Deployment among objects. It must have exactly one container. With
 // is the counterpart of --set of the chart, for programs that cannot render the chart.
 func (s Settings) With(objects []*unstructured.Unstructured) error {
 	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })

@@ -348,7 +348,7 @@ func (r *Comparison) syncLoadBalancer(ctx context.Context, svc *corev1.Service) 
 }
 
 // SyncRoutes creates missing routes and deletes the routes of nodes that are gone. It reports whether
-// all operations succeeded. It does the same as the route controller, which acts only on events.
+// all operations succeeded. The route controller does the same, but only on events.
 func (r *Comparison) SyncRoutes(ctx context.Context) bool {
 	if r.routes == nil || !r.routesOn() {
 		return true

@@ -254,8 +254,8 @@ func (r *Routes) foreignRanges() []string {
 	return ranges
 }
 
-// nodeOf returns the Node to which a route belongs, of those with the route's gateway. A server can
-// have two Nodes after its machine has registered again under another name. The route then belongs to
+// nodeOf returns the Node of a route, one of those with the route's gateway. A server
+// has two Nodes after its machine registered again under another name. The route then belongs to
 // the Node with that pod range, or else to the first one.
 func nodeOf(destination netip.Prefix, nodes []*corev1.Node) types.NodeName {
 	if len(nodes) == 0 {
