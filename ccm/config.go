@@ -100,9 +100,9 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		Network:              r.str("HCLOUD_NETWORK", ""),
 		NetworkCheckDisabled: r.boolean("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", false),
 		ProjectCheckDisabled: r.boolean("HCLOUD_DISABLE_PROJECT_CHECK", false),
-		AddressFamily:        r.addressFamily("HCLOUD_INSTANCES_ADDRESS_FAMILY", AddressFamilyIPv4),
-		ProviderIDPrefix:     r.convention("HCLOUD_INSTANCES_PROVIDER_ID_PREFIX"),
-		TopologyLabels:       r.convention("HCLOUD_INSTANCES_TOPOLOGY_LABELS"),
+		AddressFamily:        AddressFamily(r.oneOf("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv4", "ipv6", "dualstack")),
+		ProviderIDPrefix:     Convention(r.oneOf("HCLOUD_INSTANCES_PROVIDER_ID_PREFIX", "ccm-from-scratch", "hcloud")),
+		TopologyLabels:       Convention(r.oneOf("HCLOUD_INSTANCES_TOPOLOGY_LABELS", "ccm-from-scratch", "hcloud")),
 		ZoneLabelDisabled:    !r.boolean("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED", true),
 		NodeLabels:           r.nodeLabels("HCLOUD_INSTANCES_NODE_LABELS"),
 		NodeTaints:           r.nodeTaints("HCLOUD_INSTANCES_NODE_TAINTS"),
@@ -111,7 +111,7 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		Debug:                r.boolean("HCLOUD_DEBUG", false),
 		LoadBalancersEnabled: r.boolean("HCLOUD_LOAD_BALANCERS_ENABLED", true),
 		ClusterID:            r.clusterID("HCLOUD_CLUSTER_ID"),
-		OwnLabelsOnly:        r.ownLabelsOnly("HCLOUD_OWNERSHIP_LABELS"),
+		OwnLabelsOnly:        r.oneOf("HCLOUD_OWNERSHIP_LABELS", "both", ProviderName) == ProviderName,
 		ServerCacheTTL:       r.duration("HCLOUD_INSTANCES_CACHE_TTL", 10*time.Second, 0),
 		ResyncInterval:       r.duration("HCLOUD_RESYNC_INTERVAL", 2*time.Minute, 0),
 		RequestTimeout:       r.duration("HCLOUD_REQUEST_TIMEOUT", 10*time.Second, 100*time.Millisecond),
@@ -201,12 +201,12 @@ func (r *envReader) address(name, fallback string) string {
 	return v
 }
 
-func (r *envReader) addressFamily(name string, fallback AddressFamily) AddressFamily {
-	all := []AddressFamily{AddressFamilyIPv4, AddressFamilyIPv6, AddressFamilyDualStack}
-	v := AddressFamily(r.str(name, string(fallback)))
-	if !slices.Contains(all, v) {
-		r.fail(name, string(v), "must be ipv4, ipv6 or dualstack")
-		return fallback
+// oneOf returns one of the values, the first of them as the default.
+func (r *envReader) oneOf(name string, values ...string) string {
+	v, last := r.str(name, values[0]), len(values)-1
+	if !slices.Contains(values, v) {
+		r.fail(name, v, fmt.Sprintf("must be %s or %s", strings.Join(values[:last], ", "), values[last]))
+		return values[0]
 	}
 	return v
 }

@@ -380,7 +380,7 @@ func TestANewNodeIsNotTakenForTheFormerServerOfItsName(t *testing.T) {
 
 func TestRequestsAboutNodesGetTwoAttempts(t *testing.T) {
 	t.Parallel()
-	api := ccmtest.NewAPI(t, ccmtest.BareHandler(503))
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
 	cloud, _ := cloudOf(api, Config{ServerCacheTTL: time.Second})
 	for _, node := range []string{ccmtest.ProviderID(1), ""} {
 		before := len(api.Recorded())

@@ -255,6 +255,7 @@ func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 				if annotations["name"] != "" {
 					next := newService("next", annotations, 80)
 					w.ensure(cloud, next)
+					w.expectEvent("Normal AdoptedCloudLoadBalancer")
 					if got := w.theLoadBalancer(); got.ID != lb.ID || got.Labels[ccm.LabelServiceUID] != "uid-next" {
 						t.Errorf("%+v", got)
 					}

@@ -61,8 +61,6 @@ type Question struct {
 	Token func() string
 	// Known returns the IDs of all things that should exist, by the objects in Kubernetes. They include those in questions.
 	Known func(Kind) map[string]bool
-	// List returns the IDs of all things of a kind that the API shows.
-	List func(ctx context.Context, kind Kind) (map[string]bool, error)
 
 	mu         sync.Mutex
 	recognised string // token with which something that is known was visible
@@ -76,10 +74,10 @@ type list struct {
 	missing map[string]time.Time // since when what is known is missing
 }
 
-// Ask asks the API with a list, and judges the answer.
-func (q *Question) Ask(ctx context.Context, kind Kind, id string) Answer {
+// Ask asks the API with list, and judges the answer. list returns the IDs of all things of the kind that the API shows.
+func (q *Question) Ask(ctx context.Context, kind Kind, id string, list func(context.Context) (map[string]bool, error)) Answer {
 	token := q.Token()
-	listed, err := q.List(ctx, kind)
+	listed, err := list(ctx)
 	switch {
 	case err != nil:
 		return Answer{Doubtful, fmt.Sprintf("listing each %s: %v", kind, err)}

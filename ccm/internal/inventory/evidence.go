@@ -62,7 +62,7 @@ const (
 // NewEvidence returns the evidence. disabled switches its doubts off.
 func NewEvidence(clk clock.PassiveClock, reg prometheus.Registerer, disabled bool, token func() (string, error)) *Evidence {
 	e := &Evidence{disabled: disabled}
-	e.question = &gone.Question{Clock: clk, Known: e.known, List: e.list, Token: func() string {
+	e.question = &gone.Question{Clock: clk, Known: e.known, Token: func() string {
 		t, err := token()
 		if err != nil {
 			return "" // then no request succeeds
@@ -98,14 +98,6 @@ func (e *Evidence) known(kind gone.Kind) map[string]bool {
 		}
 	}
 	return known
-}
-
-// list asks for the load balancers that Services have, by the Services' UIDs.
-func (e *Evidence) list(ctx context.Context, kind gone.Kind) (map[string]bool, error) {
-	if kind != gone.LoadBalancer {
-		return nil, fmt.Errorf("the evidence does not list each %s", kind)
-	}
-	return e.visibleServices(ctx)
 }
 
 // SetListers sets the listers of Nodes and Services.
@@ -352,7 +344,7 @@ func (e *Evidence) LoadBalancerGone(ctx context.Context, svc *corev1.Service, de
 	if !e.known(gone.LoadBalancer)[string(svc.UID)] {
 		return gone.Answer{Verdict: gone.Gone, Evidence: "the Service has never shown a load balancer"}, nil
 	}
-	a := e.question.Ask(ctx, gone.LoadBalancer, string(svc.UID))
+	a := e.question.Ask(ctx, gone.LoadBalancer, string(svc.UID), e.visibleServices)
 	if a.Verdict != gone.Doubtful {
 		return a, nil
 	}

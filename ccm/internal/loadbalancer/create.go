@@ -77,8 +77,7 @@ func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, pla
 		}
 	}
 	if hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound) {
-		names := catalogueNames{Type: planned.Type, Location: planned.Location, NetworkZone: planned.NetworkZone}
-		if wrong := l.checkNames(ctx, svc, names); wrong != nil {
+		if wrong := l.checkNames(ctx, svc, planned.Type, planned.Location, planned.NetworkZone); wrong != nil {
 			return nil, false, wrong
 		}
 	}

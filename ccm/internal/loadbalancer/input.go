@@ -84,7 +84,7 @@ func (s *serviceSync) readType(ctx context.Context) {
 	if settings.Type == "" || lb.LoadBalancerType == nil || settings.Type == lb.LoadBalancerType.Name {
 		return
 	}
-	if err := s.checkNames(ctx, s.svc, catalogueNames{Type: settings.Type}); err != nil {
+	if err := s.checkNames(ctx, s.svc, settings.Type, "", ""); err != nil {
 		s.failed(err, "type")
 		return
 	}
