@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -229,33 +228,6 @@ func TestAnEmptyListIsDoubtedForAServiceThatHidesItsAddresses(t *testing.T) {
 		w.clock.Step(5 * time.Minute)
 		if err := tryRemove(t.Context(), cloud, svc); err != nil {
 			t.Errorf("after 5 minutes: %v", err)
-		}
-	}
-}
-
-// The first attempt to create a load balancer has failed, and then the Service gets a class: it is another controller's.
-func TestTheComparisonLeavesAServiceWithAClassAlone(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", map[string]string{"algorithm-type": "fastest"}, 80)
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Fatal("a wrong setting has no error")
-	}
-	class := "example.org/other"
-	svc.Spec.LoadBalancerClass = &class
-	delete(svc.Annotations, ccm.AnnotationPrefix+"algorithm-type")
-	for _, told := range []bool{false, true} { // before and after the service controller has handled it
-		if told {
-			if err := tryRemove(t.Context(), cloud, svc); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r, kube := w.resyncOf(cloud, svc)
-		r.LoadBalancers(t.Context())
-		now, err := kube.CoreV1().Services(svc.Namespace).Get(t.Context(), svc.Name, metav1.GetOptions{})
-		if err != nil || len(w.loadBalancers()) != 0 || len(now.Status.LoadBalancer.Ingress) != 0 {
-			t.Fatalf("told %t: %d load balancers, status %v, %v", told, len(w.loadBalancers()), now.Status.LoadBalancer, err)
 		}
 	}
 }

@@ -17,32 +17,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
-// A Service changes between public and private addresses. Each target needs a health check before it serves with its new address.
-func TestTargetsChangeTheirAddressInTurns(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 6)
-	cloud, svc := w.provider(), newService("web", nil, 80)
-	w.ensure(cloud, svc)
-	w.clock.Step(time.Minute) // health checks
-	for _, private := range []string{"true", "false"} {
-		annotate(svc, map[string]string{"use-private-ip": private})
-		var last *hcloud.LoadBalancer
-		for now := range 300 {
-			w.ensure(cloud, svc)
-			last = w.theLoadBalancer()
-			if n := len(healthyTargets(last)); n < 5 {
-				t.Fatalf("private %s: after %d s: %d healthy servers, want at least 5", private, now, n)
-			}
-			w.clock.Step(time.Second)
-		}
-		other := func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP != (private == "true") }
-		if slices.ContainsFunc(last.Targets, other) {
-			t.Errorf("private %s: %+v", private, last.Targets)
-		}
-	}
-	w.expectEvent("in turns")
-}
-
 // Before the first health check, a target may serve. After a minute without one, it changes.
 func TestTargetsKeepTheirAddressUntilTheirFirstHealthCheck(t *testing.T) {
 	t.Parallel()
@@ -66,6 +40,7 @@ func TestTargetsKeepTheirAddressUntilTheirFirstHealthCheck(t *testing.T) {
 				w.clock.Step(time.Second)
 			}
 			w.expectPrivateTargets()
+			w.expectEvent("in turns")
 		})
 	}
 }
