@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -25,18 +26,12 @@ type metricsUpdater struct{ *common }
 
 // Start runs until the context ends.
 func (u *metricsUpdater) Start(ctx context.Context) error {
-	ticker := time.NewTicker(metricsInterval)
-	defer ticker.Stop()
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := u.update(ctx); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot update the metrics of Machines")
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	}, metricsInterval)
+	return nil
 }
 
 func (u *metricsUpdater) update(ctx context.Context) error {

@@ -13,7 +13,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/netip"
 	"os"
@@ -25,6 +24,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -264,11 +264,9 @@ func (p *provider) Create(ctx context.Context, m *v1alpha1.Machine, _ *machine.D
 	if err != nil {
 		return nil, err
 	}
-	labels := map[string]string{}
-	maps.Copy(labels, s.labels)
-	maps.Copy(labels, map[string]string{LabelUID: string(m.UID), LabelName: m.Name})
 	opts := hcloud.ServerCreateOpts{
-		Name: m.Name, Labels: labels, UserData: userData, ServerType: &hcloud.ServerType{Name: s.serverType}, Image: imageOf(s.image),
+		Name: m.Name, UserData: userData, ServerType: &hcloud.ServerType{Name: s.serverType}, Image: imageOf(s.image),
+		Labels:   labels.Merge(s.labels, labels.Set{LabelUID: string(m.UID), LabelName: m.Name}),
 		Networks: found.networks, Firewalls: found.firewalls, SSHKeys: found.keys, PlacementGroup: found.group,
 		PublicNet: &hcloud.ServerCreatePublicNet{EnableIPv4: s.assignPublicIPv4, EnableIPv6: s.assignPublicIP6},
 	}
@@ -418,9 +416,8 @@ func (p *provider) MigrateUID(ctx context.Context, m *v1alpha1.Machine, newUID t
 		return err
 	}
 	for _, s := range own {
-		labels := maps.Clone(s.Labels)
-		labels[LabelUID] = string(newUID)
-		if _, _, err := c.Server.Update(ctx, s, hcloud.ServerUpdateOpts{Labels: labels}); err != nil {
+		update := hcloud.ServerUpdateOpts{Labels: labels.Merge(s.Labels, labels.Set{LabelUID: string(newUID)})}
+		if _, _, err := c.Server.Update(ctx, s, update); err != nil {
 			return fmt.Errorf("cannot change the label %s of server %d: %w", LabelUID, s.ID, err)
 		}
 	}
@@ -432,9 +429,9 @@ func (p *provider) SetMetricsForMachines(list v1alpha1.MachineList) error {
 	counts := map[[2]string]float64{}
 	var errs []error
 	for i := range list.Items {
-		labels, err := p.MachineMetricsLabels(&list.Items[i])
+		values, err := p.MachineMetricsLabels(&list.Items[i])
 		errs = append(errs, err)
-		counts[[2]string{labels["size"], labels["location"]}]++
+		counts[[2]string{values["size"], values["location"]}]++
 	}
 	machines.Reset()
 	for key, n := range counts {
