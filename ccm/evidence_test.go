@@ -23,7 +23,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// evidenceWorld is a world whose CCM reads its token from a file, and another project.
+// evidenceWorld is a world with another project and a token file.
 type evidenceWorld struct {
 	*world
 	file     string

@@ -304,7 +304,7 @@ func TestCheckReportsThatThisNodeIsNotAttachedToTheNetwork(t *testing.T) {
 	}
 }
 
-// A server that is made anew under its name shortly after the cache saw the former one: the provider ID of a Node cannot be
+// A server is made again under its name shortly after the cache saw the former one: the provider ID of a Node cannot be
 // changed, so data that are older than the Node must not decide it.
 func TestANewNodeIsNotTakenForTheFormerServerOfItsName(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ func (w *world) addRoute(destination, gateway string) {
 	w.must(err)
 }
 
-// deleteNetwork deletes the world's network, of which the server is the last one.
+// deleteNetwork deletes the world's network after its last member, the server, has left it.
 func (w *world) deleteNetwork(server *hcloud.Server) {
 	w.t.Helper()
 	_, _, err := w.api.Server.DetachFromNetwork(w.t.Context(), server, hcloud.ServerDetachFromNetworkOpts{Network: w.network})

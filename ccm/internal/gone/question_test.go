@@ -10,7 +10,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// cloud is what an API shows, and what is known of it.
+// cloud holds the things that an API shows, and those that are known.
 type cloud struct {
 	clock        *testingclock.FakeClock
 	token        string
@@ -88,7 +88,7 @@ func TestWhatIsGone(t *testing.T) {
 	}
 }
 
-// One that has been missing for long is gone, although others have disappeared just now; what is there again begins anew.
+// One that has been missing for long is gone, although others have disappeared just now. The time of one that is there again restarts.
 func TestSinceWhenSomethingIsMissing(t *testing.T) {
 	t.Parallel()
 	c, q := newCloud(6)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -97,7 +96,7 @@ func (p *provider) read(ctx context.Context, spec v1alpha1.MachineSpec) (s setti
 		token: text(c.Token, "HCLOUD_TOKEN"), endpoint: text(c.Endpoint, "HCLOUD_ENDPOINT"),
 		serverType: text(c.ServerType, ""), location: text(c.Location, ""), image: text(c.Image, ""),
 		networks: texts(c.Networks), firewalls: texts(c.Firewalls), keys: texts(c.SSHKeys),
-		placementGroup: text(c.PlacementGroup, ""), labels: maps.Clone(c.Labels),
+		placementGroup: text(c.PlacementGroup, ""), labels: c.Labels,
 		assignPublicIPv4: ptr.Deref(c.AssignPublicIPv4, true), assignPublicIP6: ptr.Deref(c.AssignPublicIPv6, true),
 	}
 	if err := errors.Join(errs...); err != nil {
