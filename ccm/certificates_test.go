@@ -63,10 +63,7 @@ func TestACertificateStaysWithALoadBalancerThatAPersonKeeps(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	svc := newService("web", managed("example.org"), 443)
 	w.ensure(w.provider(), svc)
-	lb := w.theLoadBalancer()
-	if _, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{}}); err != nil {
-		t.Fatal(err)
-	}
+	w.setLabels(w.theLoadBalancer(), map[string]string{})
 	w.eventsSoFar()
 	w.remove(w.provider(), svc)
 	w.expectEvent("Normal KeptCloudLoadBalancer", "Kept certificate")
@@ -119,10 +116,7 @@ func TestAFailedIssuanceIsReportedAndRepeated(t *testing.T) {
 	w := newWorld(t, "realistic", 1)
 	cloud := w.provider()
 	svc := newService("web", managed("www.once-ca-dns-validation-failed.invalid"), 443)
-	if _, err := w.tryEnsure(cloud, svc); err == nil ||
-		!strings.Contains(err.Error(), "ca_dns_validation_failed") {
-		t.Errorf("got %v", err)
-	}
+	w.expectError(cloud, svc, "ca_dns_validation_failed")
 	w.expectEvent("Warning ManagedCertificate", "ca_dns_validation_failed")
 	w.wire.take()
 	for range 5 { // within a minute
@@ -165,9 +159,7 @@ func TestUploadedCertificatesAreFoundByIDOrName(t *testing.T) {
 	}
 	annotate(svc, map[string]string{"http-certificates": "missing"})
 	w.eventsSoFar()
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Error("an unknown certificate was accepted")
-	}
+	w.expectError(cloud, svc)
 	w.expectEvent(`Warning InvalidSettings load-balancer.hetzner.cloud/http-certificates: "missing" does not exist`)
 	w.remove(cloud, svc)
 	if n := len(w.certificates()); n != 2 {
@@ -200,9 +192,6 @@ func TestATakenCertificateNameIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	w.uploadCertificate("web")
-	if _, err := w.tryEnsure(w.provider(), newService("web", managed("example.org"), 443)); err == nil ||
-		!strings.Contains(err.Error(), "http-managed-certificate-name") {
-		t.Errorf("got %v", err)
-	}
+	w.expectError(w.provider(), newService("web", managed("example.org"), 443), "http-managed-certificate-name")
 	w.expectNoWrites()
 }

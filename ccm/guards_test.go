@@ -31,13 +31,8 @@ func TestSeveralLoadBalancersAreNotJudgedByAnOldList(t *testing.T) {
 	w.ensure(w.provider(), svc)
 	made := w.create(hcloud.LoadBalancerCreateOpts{Name: "stranger", Labels: w.theLoadBalancer().Labels})
 	cloud := w.provider()
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Fatal("two load balancers with the label of a Service that shows no address: no error")
-	}
-	_, _, err := w.api.LoadBalancer.Update(t.Context(), made, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.expectError(cloud, svc)
+	w.setLabels(made, map[string]string{})
 	if _, err := w.tryEnsure(cloud, svc); err != nil {
 		t.Errorf("at once after the label was removed: %v", err)
 	}

@@ -1,7 +1,6 @@
 package ccm_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
@@ -27,10 +26,7 @@ func TestAnUnknownNameIsReportedWithTheValidNames(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "instant", 1)
 			cloud := w.provider(func(cfg *ccm.Config) { cfg.LoadBalancerDefaults = c.defaults })
-			if _, err := w.tryEnsure(cloud, newService("web", c.annotations, 80)); err == nil ||
-				!strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %s", err, c.want)
-			}
+			w.expectError(cloud, newService("web", c.annotations, 80), c.want)
 			w.expectEvent("Warning InvalidSettings " + c.want)
 			w.expectNone()
 		})

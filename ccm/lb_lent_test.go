@@ -73,9 +73,7 @@ func TestAPrimaryIPThatCannotBeHad(t *testing.T) {
 			taken := w.primaryIP("taken", hcloud.PrimaryIPTypeIPv4, "fsn1")
 			w.create(hcloud.LoadBalancerCreateOpts{Name: "other", PublicNet: &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: taken}})
 			svc := newService("web", map[string]string{"primary-ipv4": value, "location": "fsn1"}, 80)
-			if _, err := w.tryEnsure(w.provider(), svc); err == nil {
-				t.Error("no error")
-			}
+			w.expectError(w.provider(), svc)
 			w.expectEvent("Warning InvalidSettings", "primary-ipv4", fmt.Sprintf("%q %s", value, reason),
 				"no load balancer is created until this is corrected")
 			if n := len(writes(w.wire.take())); n != 0 {
@@ -198,17 +196,13 @@ func TestALoadBalancerThatCannotBeLent(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()
 	svc := newService("web", map[string]string{"adopt": "front"}, 80)
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Error("no error")
-	}
+	w.expectError(cloud, svc)
 	w.expectEvent("Warning InvalidSettings", "adopt", `"front" does not exist`)
 	first := newService("first", nil, 80)
 	w.ensure(cloud, first)
 	annotate(svc, map[string]string{"adopt": itoa(w.theLoadBalancer().ID)})
 	w.eventsSoFar()
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Error("no error")
-	}
+	w.expectError(cloud, svc)
 	w.expectEvent("Warning CloudLoadBalancerOwnedByAnother", "uid-first")
 	annotate(first, map[string]string{"adopt": "front"})
 	w.ensure(cloud, first)

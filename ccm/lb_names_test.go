@@ -65,9 +65,7 @@ func TestServicesMayExchangeTheNamesOfTheirLoadBalancers(t *testing.T) {
 	// A name that nothing will free is not worth a change.
 	w.create(hcloud.LoadBalancerCreateOpts{Name: "taken"})
 	annotate(a, map[string]string{"name": "taken"})
-	if _, err := w.tryEnsure(cloud, a); err == nil {
-		t.Error("a taken name has no error")
-	}
+	w.expectError(cloud, a)
 	if lb, _, err := w.api.LoadBalancer.GetByName(t.Context(), "two"); err != nil || lb == nil {
 		t.Error("the load balancer has lost its name", err)
 	}

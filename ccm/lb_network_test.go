@@ -18,6 +18,14 @@ func (w *world) attach(network *hcloud.Network, id int64) {
 	w.must(err)
 }
 
+// detach takes a server out of the world's network.
+func (w *world) detach(id int64) {
+	w.t.Helper()
+	from := hcloud.ServerDetachFromNetworkOpts{Network: w.network}
+	_, _, err := w.api.Server.DetachFromNetwork(w.t.Context(), &hcloud.Server{ID: id}, from)
+	w.must(err)
+}
+
 // An operator gives HCLOUD_NETWORK another network, in which no server is yet: by mistake, or before the servers follow.
 func TestALoadBalancerStaysInItsNetworkUntilTheServersAreInTheOther(t *testing.T) {
 	t.Parallel()
@@ -74,9 +82,7 @@ func TestAServerThatJoinsTheNetworkLateIsATargetWithTheNextComparison(t *testing
 			t.Parallel()
 			w := newWorld(t, "instant", 2)
 			late := serverIDs(w.nodes)[1]
-			_, _, err := w.api.Server.DetachFromNetwork(t.Context(), &hcloud.Server{ID: late},
-				hcloud.ServerDetachFromNetworkOpts{Network: w.network})
-			w.must(err)
+			w.detach(late)
 			svc, cloud := newService("web", settings, 80), w.provider()
 			w.ensure(cloud, svc)
 			if n := len(w.theLoadBalancer().Targets); n != 1 {
@@ -92,9 +98,7 @@ func TestAServerThatJoinsTheNetworkLateIsATargetWithTheNextComparison(t *testing
 			w.attach(w.network, late)
 			w.clock.Step(time.Minute)
 			r.LoadBalancers(t.Context())
-			if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
-				t.Errorf("targets %v, want %v", got, serverIDs(w.nodes))
-			}
+			w.expectTargets(serverIDs(w.nodes))
 		})
 	}
 }

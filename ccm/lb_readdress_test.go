@@ -142,9 +142,7 @@ func asksForPrivateAddresses(t *testing.T, hides bool) {
 		if now == 300 {
 			w.expectEvent("Warning", "keep their public addresses")
 			for _, id := range serverIDs(w.nodes) {
-				_, _, err := w.api.Server.AttachToNetwork(t.Context(), &hcloud.Server{ID: id},
-					hcloud.ServerAttachToNetworkOpts{Network: other})
-				w.must(err)
+				w.attach(other, id)
 			}
 			w.clock.Step(time.Hour) // what is known of servers is old
 		}

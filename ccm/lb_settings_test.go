@@ -126,9 +126,7 @@ func TestAWrongSettingHoldsUpOnlyItself(t *testing.T) {
 			w.eventsSoFar()
 			w.wire.take()
 			for range 2 { // the second time with empty caches
-				if _, err := w.tryEnsure(w.provider(), svc); err == nil {
-					t.Error("the mistake is not an error")
-				}
+				w.expectError(w.provider(), svc)
 				w.clock.Step(30 * time.Second) // the new target is healthy, and the old ones may leave
 			}
 			for _, call := range w.wire.take() {
@@ -174,9 +172,7 @@ func TestAMistypedPublicNetworkExposesNoNewPort(t *testing.T) {
 	setPorts(svc, 80, 443)
 	svc.Spec.Ports[0].NodePort = 31111
 	seen := w.watch()
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Error("no error")
-	}
+	w.expectError(cloud, svc)
 	if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80}) || lb.Services[0].DestinationPort != 31111 {
 		t.Errorf("ports %v, node port %d", listenPorts(lb), lb.Services[0].DestinationPort)
 	}
@@ -254,9 +250,7 @@ func TestWhatExceedsTheTypeIsLeftOut(t *testing.T) {
 			annotate(svc, map[string]string{"type": "lb11"})
 			setPorts(svc, 80, 81, 82, 83, 84, 86)
 			w.eventsSoFar()
-			if _, err := w.tryEnsure(cloud, svc); err == nil {
-				t.Error("a type that is too small was accepted")
-			}
+			w.expectError(cloud, svc)
 			w.expectEvent("Warning InvalidSettings", `"lb11" is too small`, "25 targets of 27")
 			if lb := w.theLoadBalancer(); lb.LoadBalancerType.Name != "lb21" || len(lb.Targets) != 27 ||
 				!slices.Contains(listenPorts(lb), 86) {
@@ -280,12 +274,7 @@ func TestAnAttemptAtTheProjectsLimitSendsOneCreateRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "instant", tc.nodes)
-			w.wire.setIntercept(func(r *http.Request) *http.Response {
-				if r.Method == http.MethodPost {
-					return apiError(http.StatusForbidden, "resource_limit_exceeded")
-				}
-				return nil
-			})
+			w.refuseAs(http.StatusForbidden, "resource_limit_exceeded", func(r *http.Request) bool { return r.Method == http.MethodPost })
 			cloud, svc := w.provider(), newService("web", nil, 80)
 			for i, want := range tc.want {
 				w.wire.take()
@@ -319,9 +308,7 @@ func TestATypeThatIsRefusedDoesNotHoldUpTargets(t *testing.T) {
 	w.nodes = w.nodes[1:]
 	annotate(svc, map[string]string{"type": "lb21"})
 	w.refuse(func(r request) bool { return r.what == "POST change_type" })
-	if _, err := w.tryEnsure(cloud, svc); err == nil || !strings.Contains(err.Error(), "change_type") {
-		t.Errorf("got %v", err)
-	}
+	w.expectError(cloud, svc, "change_type")
 	lb := w.theLoadBalancer()
 	if len(lb.Targets) != 25 || slices.Contains(targetIDs(lb), gone) ||
 		!slices.ContainsFunc(serverIDs(w.nodes[24:]), func(id int64) bool { return slices.Contains(targetIDs(lb), id) }) {
@@ -362,9 +349,7 @@ func TestAPrivateAddressThatCannotBeHad(t *testing.T) {
 				setPorts(svc, 80, 81)
 				seen := w.watch()
 				w.eventsSoFar()
-				if _, err := w.tryEnsure(cloud, svc); err == nil {
-					t.Error("no error")
-				}
+				w.expectError(cloud, svc)
 				w.expectEvent("Warning InvalidSettings", tc.reason)
 				if when == "new" {
 					w.expectNone()
@@ -384,12 +369,7 @@ func TestAPrivateAddressThatCannotBeHad(t *testing.T) {
 func TestAPrivateAddressNeedsNoListOfMembers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
-	w.wire.setIntercept(func(r *http.Request) *http.Response {
-		if path.Base(r.URL.Path) == "members" {
-			return apiError(http.StatusNotFound, "not_found")
-		}
-		return nil
-	})
+	w.refuseAs(http.StatusNotFound, "not_found", func(r *http.Request) bool { return path.Base(r.URL.Path) == "members" })
 	svc := newService("web", map[string]string{"private-ipv4": "10.0.200.1"}, 80)
 	if _, err := w.tryEnsure(w.provider(), svc); err != nil {
 		t.Error(err)
@@ -415,9 +395,7 @@ func TestAPrivateAddressThatIsLostInARaceIsGivenBack(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := w.tryEnsure(cloud, svc); err == nil || !strings.Contains(err.Error(), "ip_not_available") {
-		t.Errorf("got %v", err)
-	}
+	w.expectError(cloud, svc, "ip_not_available")
 	lb := w.theLoadBalancer()
 	if refused != 1 || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.1")) ||
 		!slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
@@ -435,9 +413,7 @@ func TestPrivateTargetsFollowNodesWithoutASetting(t *testing.T) {
 	w.nodes = w.nodes[1:]
 	w.eventsSoFar()
 	for range 2 { // the old target leaves when the new one is healthy
-		if _, err := w.tryEnsure(w.provider(func(c *ccm.Config) { c.Network, c.RoutesEnabled = "", false }), svc); err == nil {
-			t.Error("no error")
-		}
+		w.expectError(w.provider(func(c *ccm.Config) { c.Network, c.RoutesEnabled = "", false }), svc)
 		w.clock.Step(time.Minute)
 	}
 	w.expectEvent("Warning InvalidSettings", "use-private-ip", "HCLOUD_NETWORK")
@@ -466,9 +442,7 @@ func TestAServiceShowsItsAddressAlthoughAPartHasFailed(t *testing.T) {
 			t.Errorf("the Service shows %+v", shown)
 		}
 	}
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Error("no error")
-	}
+	w.expectError(cloud, svc)
 	expectAddress()
 	_, err := services.UpdateStatus(t.Context(), svc.DeepCopy(), metav1.UpdateOptions{})
 	w.must(err)
@@ -552,15 +526,8 @@ func TestServersThatCannotBeReadStayTargets(t *testing.T) {
 	w.ensure(w.provider(), svc)
 	want := serverIDs(w.nodes)
 	setPorts(svc, 80, 81)
-	w.wire.setIntercept(func(r *http.Request) *http.Response {
-		if strings.HasPrefix(r.URL.Path, "/v1/servers") {
-			return apiError(http.StatusServiceUnavailable, "unavailable")
-		}
-		return nil
-	})
-	if _, err := w.tryEnsure(w.provider(), svc); err == nil {
-		t.Error("no error")
-	}
+	w.refuseAs(503, "unavailable", func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/v1/servers") })
+	w.expectError(w.provider(), svc)
 	if lb := w.theLoadBalancer(); !slices.Equal(targetIDs(lb), want) || !slices.Equal(listenPorts(lb), []int{80, 81}) {
 		t.Errorf("targets %v, ports %v", targetIDs(lb), listenPorts(lb))
 	}

@@ -83,9 +83,7 @@ func TestServicesShareALoadBalancer(t *testing.T) {
 			w.addServer("node-3")
 			w.expectQuiet(w.provider(), second)
 			w.ensure(w.provider(), first)
-			if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
-				t.Errorf("targets %v", got)
-			}
+			w.expectTargets(serverIDs(w.nodes))
 
 			// The guest changes its ports, and the settings of these.
 			setPorts(second, 8443)
@@ -110,9 +108,7 @@ func TestServicesShareALoadBalancer(t *testing.T) {
 			}
 			w.addServer("node-4")
 			w.ensure(w.provider(), second)
-			if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
-				t.Errorf("targets %v", got)
-			}
+			w.expectTargets(serverIDs(w.nodes))
 			w.remove(w.provider(), third)
 			w.expectPorts(second, 8443)
 			if lb := w.theLoadBalancer(); lb.ID != before.ID {
@@ -357,9 +353,7 @@ func TestSharingNeedsTheConsentOfBoth(t *testing.T) {
 			}
 			w.ensure(cloud, first)
 			w.eventsSoFar()
-			if _, err := w.tryEnsure(cloud, second); err == nil {
-				t.Error("no error")
-			}
+			w.expectError(cloud, second)
 			w.expectEvent(tc.event...)
 			w.expectPorts(first, 80)
 		})
@@ -459,9 +453,7 @@ func TestAGuestThatAPersonRemovedDoesNotJoinAgain(t *testing.T) {
 		maps.DeleteFunc(lb.Labels, func(key, _ string) bool { return tc.removed(key) })
 		w.setLabels(lb, lb.Labels)
 		w.eventsSoFar()
-		if _, err := w.tryEnsure(w.provider(), second); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		w.expectError(w.provider(), second)
 		w.expectEvent("Warning CloudLoadBalancerNotOwned", "guest-uid-second")
 		w.remove(w.provider(), second)
 		if got := listenPorts(w.theLoadBalancer()); !slices.Equal(got, []int{80, 443}) {

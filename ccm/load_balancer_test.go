@@ -41,10 +41,7 @@ func TestNothingIsCreatedWithInvalidSettings(t *testing.T) {
 	}
 
 	noPlace := w.provider(func(c *ccm.Config) { c.LoadBalancerDefaults = nil })
-	if _, err := w.tryEnsure(noPlace, newService("nowhere", nil, 80)); err == nil ||
-		!strings.Contains(err.Error(), "HCLOUD_LOAD_BALANCERS_LOCATION") {
-		t.Errorf("without a place: %v", err)
-	}
+	w.expectError(noPlace, newService("nowhere", nil, 80), "HCLOUD_LOAD_BALANCERS_LOCATION")
 	w.expectNoWrites()
 }
 
@@ -167,21 +164,14 @@ func TestAnAdoptedLoadBalancerLosesNothingBeforeItServesTheService(t *testing.T)
 				Algorithm: &hcloud.LoadBalancerAlgorithm{Type: "least_connections"},
 				Services:  []hcloud.LoadBalancerCreateOptsService{tcp(80, dest)},
 				Targets:   []hcloud.LoadBalancerCreateOptsTarget{serverTarget(machine)}})
-			w.wire.setIntercept(func(r *http.Request) *http.Response {
-				if path.Base(r.URL.Path) == refused {
-					return apiError(422, "service_error")
-				}
-				return nil
-			})
+			w.refuseAs(422, "service_error", func(r *http.Request) bool { return path.Base(r.URL.Path) == refused })
 			svc := newService("web", map[string]string{"name": "edge", "algorithm-type": "round_robin", "use-private-ip": "true"}, 80, 443)
 			private := refused == "disable_public_interface"
 			if private {
 				annotate(svc, map[string]string{"disable-public-network": "true"})
 			}
 			for range 3 { // also with another process, which does not know of the adoption
-				if _, err := w.tryEnsure(w.provider(), svc); err == nil {
-					t.Error("no error")
-				}
+				w.expectError(w.provider(), svc)
 			}
 			lb := w.theLoadBalancer()
 			if lb.Services[0].DestinationPort != dest || !private &&
@@ -238,9 +228,7 @@ func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 					}
 				})
 				w.nodes = w.nodes[:1]
-				if _, err := w.tryEnsure(cloud, svc); err == nil {
-					t.Error("no error")
-				}
+				w.expectError(cloud, svc)
 				if events := strings.Join(w.eventsSoFar(), "\n"); name != "without a location" &&
 					(!strings.Contains(events, "Warning CloudLoadBalancerNotOwned") || !strings.Contains(events, ccm.LabelServiceUID+
 						"=uid-web")) {
@@ -299,12 +287,7 @@ func TestALoadBalancerThatIsProtectedAtTheLastMomentIsReported(t *testing.T) {
 	svc := newService("web", nil, 80)
 	w.ensure(cloud, svc)
 	w.eventsSoFar()
-	w.wire.setIntercept(func(r *http.Request) *http.Response {
-		if r.Method == http.MethodDelete {
-			return apiError(http.StatusLocked, "protected")
-		}
-		return nil
-	})
+	w.refuseAs(http.StatusLocked, "protected", func(r *http.Request) bool { return r.Method == http.MethodDelete })
 	lbs, _ := cloud.LoadBalancer()
 	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err == nil {
 		t.Error("no error")
@@ -343,9 +326,7 @@ func TestNotFoundLeavesNeitherALoadBalancerNorAPortWithoutAnOwner(t *testing.T) 
 
 	lies(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/delete_service") })
 	setPorts(svc, 80)
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Error("the port counts as deleted")
-	}
+	w.expectError(cloud, svc)
 	w.ensure(cloud, svc)
 	if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80}) {
 		t.Errorf("the load balancer listens on %v", listenPorts(lb))
@@ -514,9 +495,7 @@ func TestAHangingActionDelaysNoOtherService(t *testing.T) {
 				w.wire.take()
 				start := w.clock.Now()
 				for _, svc := range services {
-					if _, err := w.tryEnsure(cloud, svc); err == nil {
-						t.Error("no error")
-					}
+					w.expectError(cloud, svc)
 				}
 				return w.clock.Since(start), len(w.wire.take())
 			}
@@ -556,9 +535,7 @@ func TestAPortThatASlowActionAddsIsNotForgotten(t *testing.T) {
 		Effect: fault.HangAction()})
 	w.must(err)
 	setPorts(svc, 80, 81)
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Fatal("no error while the action hangs")
-	}
+	w.expectError(cloud, svc)
 	_, err = w.fake.Faults().Remove(t.Context(), rule.Name)
 	w.must(err)
 	w.wire.intercept = func(r *http.Request) *http.Response {

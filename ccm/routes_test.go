@@ -48,11 +48,10 @@ func (w *world) addRoute(destination, gateway string) {
 }
 
 // deleteNetwork deletes the world's network after its last member, the server, has left it.
-func (w *world) deleteNetwork(server *hcloud.Server) {
+func (w *world) deleteNetwork(server int64) {
 	w.t.Helper()
-	_, _, err := w.api.Server.DetachFromNetwork(w.t.Context(), server, hcloud.ServerDetachFromNetworkOpts{Network: w.network})
-	w.must(err)
-	_, err = w.api.Network.Delete(w.t.Context(), w.network)
+	w.detach(server)
+	_, err := w.api.Network.Delete(w.t.Context(), w.network)
 	w.must(err)
 }
 
@@ -126,10 +125,7 @@ func TestRoutesWiderThanTheClusterAreForeign(t *testing.T) {
 func TestAServerOutsideTheNetworkCannotBeAGateway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
-	server, _, err := w.api.Server.GetByName(t.Context(), "node-1")
-	w.must(err)
-	_, _, err = w.api.Server.DetachFromNetwork(t.Context(), server, hcloud.ServerDetachFromNetworkOpts{Network: w.network})
-	w.must(err)
+	w.detach(serverIDs(w.nodes)[0])
 	routes, _ := w.provider().Routes()
 	create := func() error {
 		return routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"})
@@ -137,8 +133,7 @@ func TestAServerOutsideTheNetworkCannotBeAGateway(t *testing.T) {
 	if err := create(); err == nil || !strings.Contains(err.Error(), "not attached") || !strings.Contains(err.Error(), "HCLOUD_NETWORK") {
 		t.Errorf("got %v", err)
 	}
-	_, _, err = w.api.Server.AttachToNetwork(t.Context(), server, hcloud.ServerAttachToNetworkOpts{Network: w.network})
-	w.must(err)
+	w.attach(w.network, serverIDs(w.nodes)[0])
 	if err := create(); err != nil {
 		t.Errorf("after it was attached: %v", err)
 	}
@@ -203,23 +198,20 @@ func TestARouteNeverUsesAnAddressOfAFormerNetwork(t *testing.T) {
 	cloud := w.provider()
 	_, _ = w.resyncOf(cloud)
 	routes, _ := cloud.Routes()
-	server, _, err := w.api.Server.GetByName(t.Context(), "node-1")
-	w.must(err)
 	route := &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"}
 	queued, unlock := ccm.LockRoutes(cloud)
 	created := make(chan error)
 	go func() { created <- routes.CreateRoute(t.Context(), "", "", route) }()
 	gomega.NewWithT(t).Eventually(queued).Should(gomega.Equal(int32(1))) // it has read the address
-	w.deleteNetwork(server)
+	w.deleteNetwork(serverIDs(w.nodes)[0])
 	w.createNetwork("10.9.0.0/16")
-	_, err = routes.ListRoutes(t.Context(), "") // finds the new network
+	_, err := routes.ListRoutes(t.Context(), "") // finds the new network
 	w.must(err)
 	unlock()
 	if err := <-created; err == nil || len(w.networkRoutes()) != 0 {
 		t.Errorf("while the server is not attached: error %v, routes %v; want an error and no route", err, w.networkRoutes())
 	}
-	_, _, err = w.api.Server.AttachToNetwork(t.Context(), server, hcloud.ServerAttachToNetworkOpts{Network: w.network})
-	w.must(err)
+	w.attach(w.network, serverIDs(w.nodes)[0])
 	w.must(routes.CreateRoute(t.Context(), "", "", route))
 	if want := []string{"10.244.1.0/24 via " + w.privateIP(0)}; !slices.Equal(w.networkRoutes(), want) {
 		t.Errorf("routes %v, want %v", w.networkRoutes(), want)
@@ -301,12 +293,7 @@ func TestANewNodeIsUnavailableUntilItsRouteExists(t *testing.T) {
 
 	var refuse atomic.Bool
 	refuse.Store(true)
-	w.wire.setIntercept(func(r *http.Request) *http.Response {
-		if refuse.Load() && strings.HasSuffix(r.URL.Path, "add_route") {
-			return apiError(http.StatusServiceUnavailable, "unavailable")
-		}
-		return nil
-	})
+	w.refuseAs(503, "unavailable", func(r *http.Request) bool { return refuse.Load() && strings.HasSuffix(r.URL.Path, "add_route") })
 	_, err := kube.CoreV1().Nodes().Create(t.Context(), fresh.DeepCopy(), metav1.CreateOptions{})
 	w.must(err)
 	condition := func() string {

@@ -191,6 +191,29 @@ func (w *world) remove(cloud *ccm.Cloud, svc *corev1.Service) {
 	w.t.Fatalf("the load balancer still exists after 20 syncs: %v", err)
 }
 
+// expectError makes a sync, and fails the test if that has no error, or one without one of the texts.
+func (w *world) expectError(cloud *ccm.Cloud, svc *corev1.Service, texts ...string) {
+	w.t.Helper()
+	_, err := w.tryEnsure(cloud, svc)
+	if err == nil {
+		w.t.Error("the sync has no error")
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			w.t.Errorf("%q is missing in: %v", text, err)
+		}
+	}
+}
+
+// expectStays fails the test if the Service may go.
+func (w *world) expectStays(cloud *ccm.Cloud, svc *corev1.Service) {
+	w.t.Helper()
+	if err := tryRemove(w.t.Context(), cloud, svc); err == nil {
+		w.t.Error("the Service may go")
+	}
+}
+
 func tryRemove(ctx context.Context, cloud *ccm.Cloud, svc *corev1.Service) error {
 	lbs, _ := cloud.LoadBalancer()
 	_, exists, err := lbs.GetLoadBalancer(ctx, "kubernetes", svc)
@@ -320,7 +343,8 @@ func targetIDs(lb *hcloud.LoadBalancer) (ids []int64) {
 
 func serverIDs(nodes []*corev1.Node) (ids []int64) {
 	for _, n := range nodes {
-		id, _ := strconv.ParseInt(strings.TrimPrefix(n.Spec.ProviderID, "ccm-from-scratch://"), 10, 64)
+		_, number, _ := strings.Cut(n.Spec.ProviderID, "://")
+		id, _ := strconv.ParseInt(number, 10, 64)
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
