@@ -63,10 +63,7 @@ func TestACertificateStaysWithALoadBalancerThatAPersonKeeps(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	svc := newService("web", managed("example.org"), 443)
 	w.ensure(w.provider(), svc)
-	lb := w.theLoadBalancer()
-	if _, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{}}); err != nil {
-		t.Fatal(err)
-	}
+	w.setLabels(w.theLoadBalancer(), map[string]string{})
 	w.eventsSoFar()
 	w.remove(w.provider(), svc)
 	w.expectEvent("Normal KeptCloudLoadBalancer", "Kept certificate")
@@ -119,23 +116,14 @@ func TestAFailedIssuanceIsReportedAndRepeated(t *testing.T) {
 	w := newWorld(t, "realistic", 1)
 	cloud := w.provider()
 	svc := newService("web", managed("www.once-ca-dns-validation-failed.invalid"), 443)
-	lbs, _ := cloud.LoadBalancer()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil ||
-		!strings.Contains(err.Error(), "ca_dns_validation_failed") {
-		t.Errorf("got %v", err)
-	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning ManagedCertificate") ||
-		!strings.Contains(events, "ca_dns_validation_failed") {
-		t.Errorf("events: %s", events)
-	}
+	w.expectError(cloud, svc, "ca_dns_validation_failed")
+	w.expectEvent("Warning ManagedCertificate", "ca_dns_validation_failed")
 	w.wire.take()
 	for range 5 { // within a minute
 		w.clock.Step(10 * time.Second)
-		_, _ = lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+		_, _ = w.tryEnsure(cloud, svc)
 	}
-	if n := writes(w.wire.take()); len(n) != 0 {
-		t.Errorf("orders within a minute after a failure: %v", n)
-	}
+	w.expectNoWrites()
 	w.clock.Step(5 * time.Minute)
 	w.ensure(cloud, svc)
 	if n := len(w.certificates()); n != 1 {
@@ -170,15 +158,9 @@ func TestUploadedCertificatesAreFoundByIDOrName(t *testing.T) {
 		t.Errorf("uses %v, want %v", used(), ids)
 	}
 	annotate(svc, map[string]string{"http-certificates": "missing"})
-	lbs, _ := cloud.LoadBalancer()
 	w.eventsSoFar()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
-		t.Error("an unknown certificate was accepted")
-	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events,
-		`Warning InvalidSettings load-balancer.hetzner.cloud/http-certificates: "missing" does not exist`) {
-		t.Errorf("events: %s", events)
-	}
+	w.expectError(cloud, svc)
+	w.expectEvent(`Warning InvalidSettings load-balancer.hetzner.cloud/http-certificates: "missing" does not exist`)
 	w.remove(cloud, svc)
 	if n := len(w.certificates()); n != 2 {
 		t.Errorf("%d certificates are left, want the two uploaded ones", n)
@@ -210,12 +192,6 @@ func TestATakenCertificateNameIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	w.uploadCertificate("web")
-	lbs, _ := w.provider().LoadBalancer()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("web", managed("example.org"), 443), w.nodes); err == nil ||
-		!strings.Contains(err.Error(), "http-managed-certificate-name") {
-		t.Errorf("got %v", err)
-	}
-	if n := writes(w.wire.take()); len(n) != 0 {
-		t.Errorf("writes: %v", n)
-	}
+	w.expectError(w.provider(), newService("web", managed("example.org"), 443), "http-managed-certificate-name")
+	w.expectNoWrites()
 }

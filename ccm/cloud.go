@@ -98,7 +98,7 @@ func (c *Config) client() apicall.ClientSettings {
 }
 
 // Initialize implements cloudprovider.Interface. The controller manager calls it when this process
-// has become the leader.
+// becomes the leader.
 func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
 	c.stop = wait.ContextForChannel(stop)
 	kube, err := clients.Client(ProviderName)
@@ -121,8 +121,8 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 	}
 }
 
-// clusterUID returns the UID of the namespace kube-system, or "" if it cannot be read. Then the cluster has no identity of its own until
-// the next start: all works as without one.
+// clusterUID returns the UID of the namespace kube-system, or "" if it cannot be read. Then the cluster has no identity until
+// the next start, and all works as without one.
 func clusterUID(ctx context.Context, kube kubernetes.Interface) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -186,8 +186,8 @@ func (c *Cloud) Metrics() prometheus.Gatherer { return c.registry }
 // ProviderName implements cloudprovider.Interface.
 func (c *Cloud) ProviderName() string { return ProviderName }
 
-// HasClusterID implements cloudprovider.Interface. It returns true also without HCLOUD_CLUSTER_ID: ownership is by
-// Service UID, which only a cluster that was made from a backup of another one shares.
+// HasClusterID implements cloudprovider.Interface. It returns true even without HCLOUD_CLUSTER_ID: ownership is by
+// Service UID, and two clusters share these only if one was made from a backup of the other.
 func (c *Cloud) HasClusterID() bool { return true }
 
 // Clusters implements cloudprovider.Interface. It is not supported.

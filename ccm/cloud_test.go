@@ -40,8 +40,7 @@ func TestTheProviderComparesByItselfOnceItIsStarted(t *testing.T) {
 
 	w.ensure(cloud, svc)
 	for range 2 { // the second comparison is one of its own
-		_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.theLoadBalancer())
-		w.must(err)
+		w.deleteLoadBalancer(w.theLoadBalancer())
 		g.Eventually(func() bool { // the comparison starts once the informers have synced
 			w.clock.Step(time.Minute)
 			return len(w.loadBalancers()) == 1 && len(w.networkRoutes()) == 1

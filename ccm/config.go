@@ -36,8 +36,7 @@ type Config struct {
 	// NetworkCheckDisabled switches off the check that the server of this node (NodeName) is attached to
 	// Network.
 	NetworkCheckDisabled bool
-	// NodeName is the name of the Node on which the provider runs; "" if it is not known. It comes from
-	// the program, which gets it in NODE_NAME.
+	// NodeName is the name of the Node that the provider runs on; "" if it is not known. The program reads it from NODE_NAME.
 	NodeName string
 	// ProjectCheckDisabled makes the provider believe that servers and load balancers are gone even if
 	// none or few of the cluster's are visible. See evidence.
@@ -63,8 +62,8 @@ type Config struct {
 	Debug bool
 	// LoadBalancersEnabled makes the provider offer load balancers.
 	LoadBalancersEnabled bool
-	// ClusterID is written to load balancers and managed certificates, which then belong to this cluster only. A
-	// cluster that was made from a backup of another one has the same Service UIDs and needs an ID of its own.
+	// ClusterID is written to load balancers and managed certificates. Then they belong to this cluster only. A
+	// cluster that was made from a backup of another one has the same Service UIDs and needs another ID.
 	ClusterID string
 	// OwnLabelsOnly leaves the production CCM's ownership label away from load balancers and certificates.
 	OwnLabelsOnly bool
@@ -72,10 +71,10 @@ type Config struct {
 	// prefix. The values are valid.
 	LoadBalancerDefaults map[string]string
 
-	// ServerCacheTTL is the maximum age of data about servers on which a change is based. A shorter one costs
+	// ServerCacheTTL is the maximum age of data about servers that cause a change. A shorter one costs
 	// more API calls; a longer one delays the detection of a powered-off server. 0 switches the cache off.
 	ServerCacheTTL time.Duration
-	// ResyncInterval is the interval of the periodic comparison, which repairs load balancers and
+	// ResyncInterval is the interval of the periodic comparison. It repairs load balancers and
 	// routes without an event from Kubernetes. 0 switches it off.
 	ResyncInterval time.Duration
 	// ResyncMaxInterval is what the interval grows to while nothing changes. If it is less than ResyncInterval, the
@@ -92,7 +91,7 @@ type Config struct {
 	ClusterCIDRs []netip.Prefix
 }
 
-// ConfigFromEnv reads the settings through lookup, which is os.LookupEnv in production. The error
+// ConfigFromEnv reads the settings through lookup, in production os.LookupEnv. The error
 // joins all mistakes. Each names the variable, its value (never a token) and the allowed values.
 func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	r := envReader{lookup: lookup}
@@ -101,9 +100,9 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		Network:              r.str("HCLOUD_NETWORK", ""),
 		NetworkCheckDisabled: r.boolean("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", false),
 		ProjectCheckDisabled: r.boolean("HCLOUD_DISABLE_PROJECT_CHECK", false),
-		AddressFamily:        r.addressFamily("HCLOUD_INSTANCES_ADDRESS_FAMILY", AddressFamilyIPv4),
-		ProviderIDPrefix:     r.convention("HCLOUD_INSTANCES_PROVIDER_ID_PREFIX"),
-		TopologyLabels:       r.convention("HCLOUD_INSTANCES_TOPOLOGY_LABELS"),
+		AddressFamily:        AddressFamily(r.oneOf("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv4", "ipv6", "dualstack")),
+		ProviderIDPrefix:     Convention(r.oneOf("HCLOUD_INSTANCES_PROVIDER_ID_PREFIX", "ccm-from-scratch", "hcloud")),
+		TopologyLabels:       Convention(r.oneOf("HCLOUD_INSTANCES_TOPOLOGY_LABELS", "ccm-from-scratch", "hcloud")),
 		ZoneLabelDisabled:    !r.boolean("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED", true),
 		NodeLabels:           r.nodeLabels("HCLOUD_INSTANCES_NODE_LABELS"),
 		NodeTaints:           r.nodeTaints("HCLOUD_INSTANCES_NODE_TAINTS"),
@@ -112,7 +111,7 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		Debug:                r.boolean("HCLOUD_DEBUG", false),
 		LoadBalancersEnabled: r.boolean("HCLOUD_LOAD_BALANCERS_ENABLED", true),
 		ClusterID:            r.clusterID("HCLOUD_CLUSTER_ID"),
-		OwnLabelsOnly:        r.ownLabelsOnly("HCLOUD_OWNERSHIP_LABELS"),
+		OwnLabelsOnly:        r.oneOf("HCLOUD_OWNERSHIP_LABELS", "both", ProviderName) == ProviderName,
 		ServerCacheTTL:       r.duration("HCLOUD_INSTANCES_CACHE_TTL", 10*time.Second, 0),
 		ResyncInterval:       r.duration("HCLOUD_RESYNC_INTERVAL", 2*time.Minute, 0),
 		RequestTimeout:       r.duration("HCLOUD_REQUEST_TIMEOUT", 10*time.Second, 100*time.Millisecond),
@@ -202,12 +201,12 @@ func (r *envReader) address(name, fallback string) string {
 	return v
 }
 
-func (r *envReader) addressFamily(name string, fallback AddressFamily) AddressFamily {
-	all := []AddressFamily{AddressFamilyIPv4, AddressFamilyIPv6, AddressFamilyDualStack}
-	v := AddressFamily(r.str(name, string(fallback)))
-	if !slices.Contains(all, v) {
-		r.fail(name, string(v), "must be ipv4, ipv6 or dualstack")
-		return fallback
+// oneOf returns one of the values, the first of them as the default.
+func (r *envReader) oneOf(name string, values ...string) string {
+	v, last := r.str(name, values[0]), len(values)-1
+	if !slices.Contains(values, v) {
+		r.fail(name, v, fmt.Sprintf("must be %s or %s", strings.Join(values[:last], ", "), values[last]))
+		return values[0]
 	}
 	return v
 }

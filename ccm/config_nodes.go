@@ -9,19 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
 // This file reads the settings about Nodes and about the identity of the cluster.
-
-func (r *envReader) convention(name string) Convention {
-	v := Convention(r.str(name, string(ConventionOwn)))
-	if !slices.Contains(nodeinfo.Conventions, v) {
-		r.fail(name, string(v), "must be ccm-from-scratch or hcloud")
-		return ConventionOwn
-	}
-	return v
-}
 
 // list returns the parts of a value that are separated by commas.
 func (r *envReader) list(name string) (parts []string) {
@@ -86,12 +76,4 @@ func (r *envReader) clusterID(name string) string {
 		return ""
 	}
 	return v
-}
-
-func (r *envReader) ownLabelsOnly(name string) bool {
-	v := r.str(name, "both")
-	if v != "both" && v != ProviderName {
-		r.fail(name, v, "must be both or "+ProviderName)
-	}
-	return v == ProviderName
 }

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// UnknownVariables returns a sentence about each variable of the environment, in the format of
-// os.Environ, whose name starts with HCLOUD_ and that the provider does not read. It names the nearest
-// known variable, but no values.
+// UnknownVariables returns a sentence about each variable that starts with HCLOUD_ and that the provider does not read. environ has
+// the format of os.Environ. The sentence names the nearest known variable, but no values.
 func UnknownVariables(environ []string) []string {
 	known := knownVariables()
 	var sentences []string

@@ -116,13 +116,7 @@ func crashScenarios() []crashScenario {
 			}},
 		{name: "adopt", change: nothing, check: ports(80, 9000),
 			prepare: func(w *world) *corev1.Service {
-				port, dest := 9000, 9001
-				_, _, err := w.api.LoadBalancer.Create(w.t.Context(),
-					hcloud.LoadBalancerCreateOpts{Name: "edge", Location: &hcloud.Location{Name: "fsn1"},
-						LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-						Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port,
-							DestinationPort: &dest}}})
-				w.must(err)
+				w.create(hcloud.LoadBalancerCreateOpts{Name: "edge", Services: []hcloud.LoadBalancerCreateOptsService{tcp(9000, 9001)}})
 				return newService("web", map[string]string{"name": "edge", "keep-on-delete": "false"}, 80)
 			}},
 		{name: "adopt without a public interface", change: nothing, hidden: []int{80}, moves: true,
@@ -133,15 +127,8 @@ func crashScenarios() []crashScenario {
 				return ports(80, 9000)(w, lb)
 			},
 			prepare: func(w *world) *corev1.Service {
-				port, dest := 9000, 9001
-				_, _, err := w.api.LoadBalancer.Create(w.t.Context(),
-					hcloud.LoadBalancerCreateOpts{Name: "edge", Location: &hcloud.Location{Name: "fsn1"},
-						LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-						Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port,
-							DestinationPort: &dest}},
-						Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: "server",
-							Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: serverIDs(w.nodes)[0]}}}}})
-				w.must(err)
+				w.create(hcloud.LoadBalancerCreateOpts{Name: "edge", Services: []hcloud.LoadBalancerCreateOptsService{tcp(9000, 9001)},
+					Targets: []hcloud.LoadBalancerCreateOptsTarget{serverTarget(&hcloud.Server{ID: serverIDs(w.nodes)[0]})}})
 				return newService("web", map[string]string{"name": "edge", "disable-public-network": "true", "keep-on-delete": "false"}, 80)
 			}},
 		{name: "everything at once", floor: 1, moves: true, hidden: []int{8443, 9443},

@@ -23,7 +23,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// evidenceWorld is a world whose CCM reads its token from a file, and another project.
+// evidenceWorld is a world with another project and a token file.
 type evidenceWorld struct {
 	*world
 	file     string
@@ -124,21 +124,15 @@ func TestTheTokenOfAnotherProjectDeletesAndCreatesNothing(t *testing.T) {
 				w.clock.Step(time.Minute) // the project never becomes right by waiting
 			}
 			for _, svc := range w.services {
-				if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
-					t.Error("no error of EnsureLoadBalancer")
-				}
+				w.expectError(cloud, svc)
 				if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err == nil {
 					t.Error("a Service would be deleted without its load balancer")
 				}
 				deleted := svc.DeepCopy()
 				deleted.DeletionTimestamp = w.nowPtr()
-				if err := tryRemove(t.Context(), cloud, deleted); err == nil {
-					t.Error("a Service would be deleted without its load balancer")
-				}
+				w.expectStays(cloud, deleted)
 			}
-			if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("new", nil, 80), w.nodes); err == nil {
-				t.Error("no error for a new Service")
-			}
+			w.expectError(cloud, newService("new", nil, 80))
 			r.LoadBalancers(t.Context())
 			routes, _ := cloud.Routes()
 			if r.Routes(t.Context()) || routes.CreateRoute(t.Context(), "", "",
@@ -204,8 +198,7 @@ func TestTheLastServerOfAClusterMayDisappear(t *testing.T) {
 	if gone := w.gone(cloud); len(gone) != 0 {
 		t.Fatal(gone)
 	}
-	_, _, err := w.api.Server.DeleteWithResult(t.Context(), &hcloud.Server{ID: serverIDs(w.nodes)[0]})
-	w.must(err)
+	w.deleteServer(serverIDs(w.nodes)[0])
 	if gone := w.gone(cloud); len(gone) != 1 {
 		t.Error("the token has shown the cluster's server before, so the Node must go")
 	}
@@ -219,25 +212,11 @@ func TestTheLastServerOfAClusterMayDisappear(t *testing.T) {
 	}
 }
 
-func TestADoubtThatAPersonHasSwitchedOffIsNotReported(t *testing.T) {
-	t.Parallel()
-	w := newEvidenceWorld(t, 4, 0)
-	cloud, _ := w.start(func(c *ccm.Config) { c.ProjectCheckDisabled = true })
-	for _, id := range serverIDs(w.nodes)[1:] {
-		_, _, err := w.api.Server.DeleteWithResult(t.Context(), &hcloud.Server{ID: id})
-		w.must(err)
-	}
-	if gone := w.gone(cloud); len(gone) != 3 || cloud.Ready() != nil {
-		t.Errorf("%v, %v", gone, cloud.Ready())
-	}
-}
-
 // A load balancer shows the project, too.
 func TestAClusterWithoutServersIsRecognisedByItsLoadBalancers(t *testing.T) {
 	t.Parallel()
 	w := newEvidenceWorld(t, 1, 1)
-	_, _, err := w.api.Server.DeleteWithResult(t.Context(), &hcloud.Server{ID: serverIDs(w.nodes)[0]})
-	w.must(err)
+	w.deleteServer(serverIDs(w.nodes)[0])
 	cloud, _ := w.start()
 	if gone := w.gone(cloud); len(gone) != 1 || cloud.Ready() != nil {
 		t.Errorf("%v, %v", gone, cloud.Ready())
@@ -250,8 +229,7 @@ func TestAClusterWithoutNodesAndLabelsIsRecognisedByAddresses(t *testing.T) {
 	t.Parallel()
 	w := newEvidenceWorld(t, 1, 2)
 	for _, lb := range w.loadBalancers() {
-		_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{}})
-		w.must(err)
+		w.setLabels(lb, map[string]string{})
 	}
 	w.nodes = nil
 	cloud, _ := w.start()
@@ -273,13 +251,10 @@ func TestAnInheritedLoadBalancerProvesNothingForAnotherToken(t *testing.T) {
 	for _, lb := range w.loadBalancers() {
 		labels := maps.Clone(lb.Labels)
 		delete(labels, ccm.LabelServiceUID)
-		_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
-		w.must(err)
+		w.setLabels(lb, labels)
 	}
 	cloud, r := w.start()
-	if _, err := w.tryEnsure(cloud, w.services[0]); err == nil {
-		t.Fatal("a load balancer without our label is used")
-	}
+	w.expectError(cloud, w.services[0])
 	w.clock.Step(time.Minute)
 	r.LoadBalancers(t.Context())
 	w.rotate(w.other)
@@ -310,8 +285,7 @@ func TestManyServersThatDisappearAtOnceAreGoneAfterAWhile(t *testing.T) {
 				t.Fatal(gone)
 			}
 			for _, id := range serverIDs(w.nodes)[:tc.deleted] {
-				_, _, err := w.api.Server.DeleteWithResult(t.Context(), &hcloud.Server{ID: id})
-				w.must(err)
+				w.deleteServer(id)
 			}
 			held := tc.atOnce == 0
 			gone := w.gone(cloud)
@@ -377,8 +351,7 @@ func TestManyLoadBalancersThatDisappearAtOnceAreCreatedAgainAfterAWhile(t *testi
 	}
 	remove := func(n int) {
 		for _, lb := range w.loadBalancers()[:n] {
-			_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), lb)
-			w.must(err)
+			w.deleteLoadBalancer(lb)
 		}
 	}
 	remove(2)
@@ -393,8 +366,7 @@ func TestManyLoadBalancersThatDisappearAtOnceAreCreatedAgainAfterAWhile(t *testi
 	if n := len(w.loadBalancers()); n != 1 || cloud.Ready() == nil {
 		t.Errorf("three of four: %d load balancers at once, want 1; %v", n, cloud.Ready())
 	}
-	lbs, _ := cloud.LoadBalancer()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("new", nil, 80), w.nodes); err != nil {
+	if _, err := w.tryEnsure(cloud, newService("new", nil, 80)); err != nil {
 		t.Errorf("a new Service must not wait: %v", err)
 	}
 	w.clock.Step(5*time.Minute + time.Second)

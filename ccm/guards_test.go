@@ -23,40 +23,16 @@ import (
 // The tests of this file hold the guards against races: what waits, what is read again, and in which order.
 // scripts/mutate/named.txt removes each guard; a test of this file must fail then.
 
-func TestTheComparisonUsesTheNodesOfTheLastUpdate(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
-	w.addServer("node-2")
-	lbs, _ := cloud.LoadBalancer()
-	w.must(lbs.UpdateLoadBalancer(t.Context(), "", svc, w.nodes))
-	r, _ := w.resyncOf(cloud, svc)
-	r.LoadBalancers(t.Context())
-	if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
-		t.Errorf("the comparison leaves the targets %v, want %v", got, serverIDs(w.nodes))
-	}
-}
-
 // The list that all Services share still shows the copied label that a person has removed.
 func TestSeveralLoadBalancersAreNotJudgedByAnOldList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	svc := newService("web", map[string]string{"hostname": "web.example.org"}, 80)
 	w.ensure(w.provider(), svc)
-	made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "stranger",
-		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-		Location:         &hcloud.Location{Name: "fsn1"}, Labels: w.theLoadBalancer().Labels})
-	w.must(err)
+	made := w.create(hcloud.LoadBalancerCreateOpts{Name: "stranger", Labels: w.theLoadBalancer().Labels})
 	cloud := w.provider()
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Fatal("two load balancers with the label of a Service that shows no address: no error")
-	}
-	_, _, err = w.api.LoadBalancer.Update(t.Context(), made.LoadBalancer, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.expectError(cloud, svc)
+	w.setLabels(made, map[string]string{})
 	if _, err := w.tryEnsure(cloud, svc); err != nil {
 		t.Errorf("at once after the label was removed: %v", err)
 	}
@@ -164,8 +140,7 @@ func TestTheComparisonMakesNothingForAServiceThatIsReleased(t *testing.T) {
 		during bool
 	}{
 		"its load balancer is gone already": {release: func(w *world, lbs cloudprovider.LoadBalancer, svc *corev1.Service) error {
-			_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.theLoadBalancer())
-			w.must(err)
+			w.deleteLoadBalancer(w.theLoadBalancer())
 			deleted := svc.DeepCopy()
 			deleted.DeletionTimestamp = w.nowPtr()
 			_, _, _ = lbs.GetLoadBalancer(t.Context(), "", deleted)
@@ -201,9 +176,7 @@ func TestTheComparisonMakesNothingForAServiceThatIsReleased(t *testing.T) {
 				release()
 			}
 			r.LoadBalancers(t.Context())
-			if left := w.loadBalancers(); len(left) != 0 {
-				t.Errorf("made again: %v", left)
-			}
+			w.expectNone()
 		})
 	}
 }
@@ -261,7 +234,7 @@ func TestSyncsOfOneServiceDoNotOverlap(t *testing.T) {
 				setPorts(svc, 80, 443)
 				release := w.holdFirst(http.MethodPost)
 				done := make(chan error, 2)
-				go func() { _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); done <- err }()
+				go func() { _, err := w.tryEnsure(cloud, svc); done <- err }()
 				synctest.Wait()
 				w.wire.take()
 				go func() { done <- other(t.Context(), lbs, r, svc, w.nodes) }()
@@ -302,10 +275,7 @@ func TestTwoServicesDoNotAdoptTheSameLoadBalancer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "instant", 1)
-		_, _, err := w.api.LoadBalancer.Create(t.Context(),
-			hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-				Location: &hcloud.Location{Name: "fsn1"}})
-		w.must(err)
+		w.create(hcloud.LoadBalancerCreateOpts{Name: "edge"})
 		cloud := w.provider()
 		release := w.holdFirst(http.MethodPut)
 		failed := map[string]bool{}

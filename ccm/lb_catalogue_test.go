@@ -1,7 +1,6 @@
 package ccm_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
@@ -27,17 +26,9 @@ func TestAnUnknownNameIsReportedWithTheValidNames(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "instant", 1)
 			cloud := w.provider(func(cfg *ccm.Config) { cfg.LoadBalancerDefaults = c.defaults })
-			lbs, _ := cloud.LoadBalancer()
-			if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("web", c.annotations, 80), w.nodes); err == nil ||
-				!strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %s", err, c.want)
-			}
-			if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning InvalidSettings "+c.want) {
-				t.Errorf("events: %s", events)
-			}
-			if n := len(w.loadBalancers()); n != 0 {
-				t.Errorf("%d load balancers", n)
-			}
+			w.expectError(cloud, newService("web", c.annotations, 80), c.want)
+			w.expectEvent("Warning InvalidSettings " + c.want)
+			w.expectNone()
 		})
 	}
 }

@@ -20,9 +20,7 @@ func TestAServiceThatShowsNoAddressGetsNoSecondLoadBalancer(t *testing.T) {
 			t.Parallel()
 			w := newSharingWorld(t, "instant", 1)
 			for i := range others {
-				_, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: fmt.Sprintf("other-%d", i),
-					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}})
-				w.must(err)
+				w.create(hcloud.LoadBalancerCreateOpts{Name: fmt.Sprintf("other-%d", i)})
 			}
 			first, second := w.shared()
 			second.Annotations = nil // it is no longer shared

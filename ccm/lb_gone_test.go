@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -43,9 +41,7 @@ func TestAServiceStaysUntilItsLoadBalancerOfAnotherIDIsDecidedUpon(t *testing.T)
 				}
 				w.expectEvent("Warning CloudLoadBalancerOwnedByAnother", `HCLOUD_CLUSTER_ID="a"`, "correct HCLOUD_CLUSTER_ID", "finalizer")
 				w.remove(w.provider(func(c *ccm.Config) { c.ClusterID = "a" }), gone)
-				if left := w.loadBalancers(); len(left) != 0 {
-					t.Errorf("left: %v", left)
-				}
+				w.expectNone()
 			})
 		}
 	}
@@ -82,9 +78,7 @@ func TestADeletionDoesNotBelieveEmptyLists(t *testing.T) {
 				cloud, _ := w.start()
 				w.wire.setIntercept(noLoadBalancers)
 				for range 4 {
-					if err := tryRemove(t.Context(), cloud, svc); err == nil {
-						t.Fatal("the Service may go")
-					}
+					w.expectStays(cloud, svc)
 					w.clock.Step(time.Minute)
 				}
 				w.expectEvent("Warning CloudAnswerDoubted", "5m0s")
@@ -127,8 +121,7 @@ func TestWhatWasVisibleOnceMakesNoEmptyListBelievable(t *testing.T) {
 	for _, lb := range w.loadBalancers() {
 		if lb.Labels[ccm.LabelServiceUID] == string(w.services[0].UID) {
 			delete(lb.Labels, ccm.LabelServiceUID)
-			_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels})
-			w.must(err)
+			w.setLabels(lb, lb.Labels)
 		}
 	}
 	cloud, r := w.start()
@@ -138,9 +131,7 @@ func TestWhatWasVisibleOnceMakesNoEmptyListBelievable(t *testing.T) {
 	w.wire.setIntercept(noLoadBalancers)
 	svc := w.services[1]
 	svc.DeletionTimestamp = w.nowPtr()
-	if err := tryRemove(t.Context(), cloud, svc); err == nil {
-		t.Error("the Service may go, and leaves its load balancer behind")
-	}
+	w.expectStays(cloud, svc)
 }
 
 // It was missing once, because a person had deleted the one before it or in an earlier incident. Since when it is missing counts from the
@@ -162,8 +153,7 @@ func TestALoadBalancerThatWasSeenIsNotMissingSinceEarlier(t *testing.T) {
 			if see != nil {
 				w.wire.setIntercept(noLoadBalancers)
 			} else {
-				_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.loadBalancers()[0])
-				w.must(err)
+				w.deleteLoadBalancer(w.loadBalancers()[0])
 			}
 			_, _ = w.tryEnsure(cloud, svc)
 			w.wire.setIntercept(nil)
@@ -174,9 +164,7 @@ func TestALoadBalancerThatWasSeenIsNotMissingSinceEarlier(t *testing.T) {
 			w.clock.Step(3 * time.Minute)
 			w.wire.setIntercept(noLoadBalancers)
 			svc.DeletionTimestamp = w.nowPtr()
-			if err := tryRemove(t.Context(), cloud, svc); err == nil {
-				t.Error("the Service may go, and leaves its load balancer behind")
-			}
+			w.expectStays(cloud, svc)
 		})
 	}
 }
@@ -186,8 +174,7 @@ func TestAServiceWhoseLoadBalancerAPersonDeletedGoesAfterAWhile(t *testing.T) {
 	t.Parallel()
 	for services, atOnce := range map[int]bool{1: false, 2: true} {
 		w := newEvidenceWorld(t, 2, services)
-		_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.loadBalancers()[0])
-		w.must(err)
+		w.deleteLoadBalancer(w.loadBalancers()[0])
 		cloud, _ := w.start()
 		svc := w.services[0]
 		svc.DeletionTimestamp = w.nowPtr()
@@ -215,9 +202,7 @@ func TestWhatAVanishedServiceHasLeftIsDeletedLater(t *testing.T) {
 	}
 	w.wire.setIntercept(nil)
 	r.LoadBalancers(t.Context())
-	if n := len(w.loadBalancers()); n != 0 {
-		t.Errorf("%d load balancers without a Service cost money", n)
-	}
+	w.expectNone()
 }
 
 // A Service that shows no address may have had a load balancer if it hides addresses, and else has had none.
@@ -237,33 +222,6 @@ func TestAnEmptyListIsDoubtedForAServiceThatHidesItsAddresses(t *testing.T) {
 		w.clock.Step(5 * time.Minute)
 		if err := tryRemove(t.Context(), cloud, svc); err != nil {
 			t.Errorf("after 5 minutes: %v", err)
-		}
-	}
-}
-
-// The first attempt to create a load balancer has failed, and then the Service gets a class: it is another controller's.
-func TestTheComparisonLeavesAServiceWithAClassAlone(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", map[string]string{"algorithm-type": "fastest"}, 80)
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Fatal("a wrong setting has no error")
-	}
-	class := "example.org/other"
-	svc.Spec.LoadBalancerClass = &class
-	delete(svc.Annotations, ccm.AnnotationPrefix+"algorithm-type")
-	for _, told := range []bool{false, true} { // before and after the service controller has handled it
-		if told {
-			if err := tryRemove(t.Context(), cloud, svc); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r, kube := w.resyncOf(cloud, svc)
-		r.LoadBalancers(t.Context())
-		now, err := kube.CoreV1().Services(svc.Namespace).Get(t.Context(), svc.Name, metav1.GetOptions{})
-		if err != nil || len(w.loadBalancers()) != 0 || len(now.Status.LoadBalancer.Ingress) != 0 {
-			t.Fatalf("told %t: %d load balancers, status %v, %v", told, len(w.loadBalancers()), now.Status.LoadBalancer, err)
 		}
 	}
 }

@@ -31,14 +31,11 @@ func (w *world) production(svc *corev1.Service, change ...func(*hcloud.LoadBalan
 	for _, n := range w.nodes {
 		n.Spec.ProviderID = strings.Replace(n.Spec.ProviderID, "ccm-from-scratch://", "hcloud://", 1)
 	}
-	for _, id := range w.ids() {
-		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{Type: hcloud.LoadBalancerTargetTypeServer,
-			Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: id}}})
+	for _, id := range serverIDs(w.nodes) {
+		opts.Targets = append(opts.Targets, serverTarget(&hcloud.Server{ID: id}))
 	}
 	for _, p := range svc.Spec.Ports {
-		listen, destination := int(p.Port), int(p.NodePort)
-		opts.Services = append(opts.Services, hcloud.LoadBalancerCreateOptsService{Protocol: hcloud.LoadBalancerServiceProtocolTCP,
-			ListenPort: &listen, DestinationPort: &destination})
+		opts.Services = append(opts.Services, tcp(int(p.Port), int(p.NodePort)))
 	}
 	for _, c := range change {
 		c(&opts)
@@ -49,18 +46,6 @@ func (w *world) production(svc *corev1.Service, change ...func(*hcloud.LoadBalan
 	w.must(err)
 	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: lb.PublicNet.IPv4.IP.String()}, {IP: lb.PublicNet.IPv6.IP.String()}}
 	return lb
-}
-
-// ids returns the IDs of the Nodes' servers, whichever prefix their provider IDs have.
-func (w *world) ids() (ids []int64) {
-	for _, n := range w.nodes {
-		_, number, _ := strings.Cut(n.Spec.ProviderID, "://")
-		var id int64
-		_, _ = fmt.Sscan(number, &id)
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 func TestALoadBalancerOfTheProductionCCMIsTakenOverInPlace(t *testing.T) {
@@ -91,8 +76,7 @@ func TestALoadBalancerOfTheProductionCCMIsTakenOverInPlace(t *testing.T) {
 			change: func(o *hcloud.LoadBalancerCreateOpts) { usePrivate(o.Targets) }},
 		"without a target that is a new Node": {change: func(o *hcloud.LoadBalancerCreateOpts) { o.Targets = o.Targets[1:] }},
 		"that listens on a port of a person, too": {change: func(o *hcloud.LoadBalancerCreateOpts) {
-			o.Services = append(o.Services,
-				tcp(9999, 31999))
+			o.Services = append(o.Services, tcp(9999, 31999))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,8 +96,8 @@ func TestALoadBalancerOfTheProductionCCMIsTakenOverInPlace(t *testing.T) {
 			w.ensure(cloud, svc)
 			got := w.theLoadBalancer()
 			if got.ID != lb.ID || got.Name != lb.Name || len(seen.lost)+len(seen.closed) > 0 || seen.fewest < len(lb.Targets) ||
-				!slices.Equal(targetIDs(got), w.ids()) {
-				t.Errorf("%v; targets %v, want %v", seen, targetIDs(got), w.ids())
+				!slices.Equal(targetIDs(got), serverIDs(w.nodes)) {
+				t.Errorf("%v; targets %v, want %v", seen, targetIDs(got), serverIDs(w.nodes))
 			}
 			if got.LoadBalancerType.Name != lb.LoadBalancerType.Name || got.Algorithm != lb.Algorithm ||
 				len(got.Services) != len(lb.Services) {
@@ -131,13 +115,9 @@ func TestALoadBalancerOfTheProductionCCMIsTakenOverInPlace(t *testing.T) {
 			w.expectEvent("Normal AdoptedCloudLoadBalancer", "hcloud-ccm/service-uid")
 			w.clock.Step(time.Minute)
 			w.ensure(w.provider(), svc)
-			if again := writes(w.wire.take()); len(again) > 0 {
-				t.Errorf("the next process writes %v", again)
-			}
+			w.expectNoWrites()
 			w.remove(cloud, svc)
-			if n := len(w.loadBalancers()); n != 0 {
-				t.Errorf("%d load balancers are left of the deleted Service", n)
-			}
+			w.expectNone()
 		})
 	}
 }
@@ -147,6 +127,11 @@ func usePrivate(targets []hcloud.LoadBalancerCreateOptsTarget) {
 	for i := range targets {
 		targets[i].UsePrivateIP = &private
 	}
+}
+
+// serverTarget makes a server a target.
+func serverTarget(server *hcloud.Server) hcloud.LoadBalancerCreateOptsTarget {
+	return hcloud.LoadBalancerCreateOptsTarget{Type: "server", Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: server}}
 }
 
 func tcp(listen, destination int) hcloud.LoadBalancerCreateOptsService {
@@ -173,7 +158,8 @@ func TestTheProductionCCMFindsEverythingAgain(t *testing.T) {
 	newNode := w.nodes[0].DeepCopy()
 	newNode.Spec.ProviderID = ""
 	meta, err := instances.InstanceMetadata(t.Context(), newNode)
-	if err != nil || meta.ProviderID != fmt.Sprintf("hcloud://%d", w.ids()[0]) || meta.Region != "fsn1" || meta.Zone != "fsn1-dc14" {
+	if id := "hcloud://" + itoa(serverIDs(w.nodes)[0]); err != nil || meta.ProviderID != id || meta.Region != "fsn1" ||
+		meta.Zone != "fsn1-dc14" {
 		t.Errorf("%v, %+v", err, meta)
 	}
 
@@ -204,15 +190,11 @@ func TestWhatIsNotCertainlyTheServicesIsNotTakenOver(t *testing.T) {
 		lb := w.production(svc)
 		tc.change(w, svc, lb)
 		before := w.loadBalancers()
-		if _, err := w.tryEnsure(w.provider(), svc); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		w.expectError(w.provider(), svc)
 		w.expectEvent(tc.event)
 		deleted := svc.DeepCopy()
 		deleted.DeletionTimestamp = w.nowPtr()
-		if err := tryRemove(t.Context(), w.provider(), deleted); err == nil {
-			t.Errorf("%s: the Service would be deleted without a decision", name)
-		}
+		w.expectStays(w.provider(), deleted)
 		if n := writes(w.wire.take()); len(n) > 0 || len(w.loadBalancers()) != len(before) {
 			t.Errorf("%s: writes %v", name, n)
 		}
@@ -222,9 +204,7 @@ func TestWhatIsNotCertainlyTheServicesIsNotTakenOver(t *testing.T) {
 // copyOf creates another load balancer with the same labels.
 func (w *world) copyOf(lb *hcloud.LoadBalancer, name string) {
 	w.t.Helper()
-	_, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{Name: name, LoadBalancerType: lb.LoadBalancerType,
-		Location: lb.Location, Labels: lb.Labels})
-	w.must(err)
+	w.create(hcloud.LoadBalancerCreateOpts{Name: name, LoadBalancerType: lb.LoadBalancerType, Location: lb.Location, Labels: lb.Labels})
 }
 
 // A Service that is deleted before we have taken over its load balancer.
@@ -248,7 +228,7 @@ func TestTheLoadBalancerOfTheProductionCCMIsKeptOnDelete(t *testing.T) {
 	lb := w.production(svc)
 	w.remove(w.provider(), svc)
 	if now := w.theLoadBalancer(); now.ID != lb.ID || now.Labels[productionLabel] != "" || now.Labels[ccm.LabelServiceUID] != "" ||
-		now.Labels["team"] != "edge" || !slices.Equal(targetIDs(now), w.ids()) {
+		now.Labels["team"] != "edge" || !slices.Equal(targetIDs(now), serverIDs(w.nodes)) {
 		t.Errorf("labels %v, targets %v", now.Labels, targetIDs(now))
 	}
 }
@@ -308,9 +288,7 @@ func TestMovingOverIsNoMassDisappearance(t *testing.T) {
 	t.Parallel()
 	w := newEvidenceWorld(t, 2, 5)
 	for _, lb := range w.loadBalancers() {
-		_, _, err := w.api.LoadBalancer.Update(t.Context(), lb,
-			hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{productionLabel: lb.Labels[ccm.LabelServiceUID]}})
-		w.must(err)
+		w.setLabels(lb, map[string]string{productionLabel: lb.Labels[ccm.LabelServiceUID]})
 	}
 	cloud, r := w.start()
 	before := map[string]string{}
@@ -356,27 +334,18 @@ func TestAClonedClusterNeverTouchesTheOriginals(t *testing.T) {
 		w.wire.take()
 		w.eventsSoFar()
 		cloud := w.provider(id(clone))
-		if _, err := w.tryEnsure(cloud, copied); err == nil {
-			t.Error("a cloned Service that shows the original's address has no error")
-		}
+		w.expectError(cloud, copied)
 		w.expectEvent("Warning CloudLoadBalancerOwnedByAnother", `HCLOUD_CLUSTER_ID="a"`, "delete and create the Service")
 		copied.DeletionTimestamp = w.nowPtr()
-		if err := tryRemove(t.Context(), cloud, copied); err == nil {
-			t.Error("the clone's Service may go: if it was no clone, its load balancer would stay behind")
-		}
-		if n := writes(w.wire.take()); len(n) > 0 {
-			t.Errorf("writes of the clone %q: %v", clone, n)
-		}
+		w.expectStays(cloud, copied)
+		w.expectNoWrites()
 	}
 
 	// Without a status it gets a load balancer and, for domains of its own, a certificate.
 	copied := svc.DeepCopy()
 	copied.Status.LoadBalancer.Ingress = nil
 	clone := w.provider(id("b"))
-	if _, err := w.tryEnsure(clone, copied); err == nil ||
-		!strings.Contains(err.Error(), fmt.Sprintf("are those of certificate %d", certificate.ID)) {
-		t.Errorf("a certificate for the original's domains: %v", err)
-	}
+	w.expectError(clone, copied, fmt.Sprintf("are those of certificate %d", certificate.ID))
 	if n := len(w.certificates()); n != 1 {
 		t.Errorf("%d certificates", n)
 	}
@@ -398,7 +367,7 @@ func TestAClonedClusterNeverTouchesTheOriginals(t *testing.T) {
 func TestRoutesAndTargetsOfAnotherClustersServersStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 2)
-	_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: w.ids()[0]},
+	_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: serverIDs(w.nodes)[0]},
 		hcloud.ServerUpdateOpts{Labels: map[string]string{"ccm-from-scratch/cluster": "a"}})
 	w.must(err)
 	w.addRoute("10.244.9.0/24", w.privateIP(0)) // no Node of the copy has this range
@@ -417,9 +386,7 @@ func TestRoutesAndTargetsOfAnotherClustersServersStay(t *testing.T) {
 	}
 	w.nodes = append(w.nodes, theirs)
 	w.ensure(cloud, newService("web", nil, 80))
-	if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, w.ids()[1:]) {
-		t.Errorf("targets %v, want %v", got, w.ids()[1:])
-	}
+	w.expectTargets(serverIDs(w.nodes)[1:])
 
 	original := w.provider(func(c *ccm.Config) { c.ClusterID = "a" })
 	routes, _ := original.Routes()

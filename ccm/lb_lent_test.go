@@ -71,15 +71,9 @@ func TestAPrimaryIPThatCannotBeHad(t *testing.T) {
 			w.primaryIP("elsewhere", hcloud.PrimaryIPTypeIPv4, "nbg1")
 			w.primaryIP("free", hcloud.PrimaryIPTypeIPv4, "fsn1")
 			taken := w.primaryIP("taken", hcloud.PrimaryIPTypeIPv4, "fsn1")
-			_, _, err := w.api.LoadBalancer.Create(t.Context(),
-				hcloud.LoadBalancerCreateOpts{Name: "other", Location: &hcloud.Location{Name: "fsn1"},
-					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-					PublicNet:        &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: taken}})
-			w.must(err)
+			w.create(hcloud.LoadBalancerCreateOpts{Name: "other", PublicNet: &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: taken}})
 			svc := newService("web", map[string]string{"primary-ipv4": value, "location": "fsn1"}, 80)
-			if _, err := w.tryEnsure(w.provider(), svc); err == nil {
-				t.Error("no error")
-			}
+			w.expectError(w.provider(), svc)
 			w.expectEvent("Warning InvalidSettings", "primary-ipv4", fmt.Sprintf("%q %s", value, reason),
 				"no load balancer is created until this is corrected")
 			if n := len(writes(w.wire.take())); n != 0 {
@@ -118,19 +112,12 @@ func (w *world) lend(name string) (lb *hcloud.LoadBalancer, stranger int64) {
 	w.t.Helper()
 	server, _ := w.addServer("stranger")
 	w.nodes = w.nodes[:len(w.nodes)-1]
-	port, to := 9000, 9001
-	result, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{
-		Name: name, Location: &hcloud.Location{Name: "fsn1"}, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"},
-		Labels:    map[string]string{"team": "edge"},
-		Algorithm: &hcloud.LoadBalancerAlgorithm{Type: "least_connections"},
-		Services:  []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &to}},
-		Targets: []hcloud.LoadBalancerCreateOptsTarget{
-			{Type: "server", Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: server}},
-			{Type: "label_selector", LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=spare"}},
-		},
-	})
-	w.must(err)
-	return result.LoadBalancer, server.ID
+	result := w.create(hcloud.LoadBalancerCreateOpts{Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"},
+		Labels: map[string]string{"team": "edge"}, Algorithm: &hcloud.LoadBalancerAlgorithm{Type: "least_connections"},
+		Services: []hcloud.LoadBalancerCreateOptsService{tcp(9000, 9001)},
+		Targets: []hcloud.LoadBalancerCreateOptsTarget{serverTarget(server),
+			{Type: "label_selector", LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=spare"}}}})
+	return result, server.ID
 }
 
 func TestALentLoadBalancerIsUsedAndGivenBack(t *testing.T) {
@@ -187,11 +174,7 @@ func TestALentLoadBalancerKeepsItsInterfaceAndItsNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	other := w.otherNetwork()
-	_, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
-		Name: "front", Location: &hcloud.Location{Name: "fsn1"},
-		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Network: other, PublicInterface: new(false),
-	})
-	w.must(err)
+	w.create(hcloud.LoadBalancerCreateOpts{Name: "front", Network: other, PublicInterface: new(false)})
 	svc := newService("web", map[string]string{"adopt": "front"}, 80)
 	seen := w.watch()
 	if _, err := w.tryEnsure(w.provider(), svc); err != nil {
@@ -204,9 +187,7 @@ func TestALentLoadBalancerKeepsItsInterfaceAndItsNetwork(t *testing.T) {
 	}
 	annotate(svc, map[string]string{"keep-on-delete": "false"})
 	w.remove(w.provider(), svc)
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 // A load balancer that does not exist, or that is another Service's, is not replaced by a new one.
@@ -215,17 +196,13 @@ func TestALoadBalancerThatCannotBeLent(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()
 	svc := newService("web", map[string]string{"adopt": "front"}, 80)
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Error("no error")
-	}
+	w.expectError(cloud, svc)
 	w.expectEvent("Warning InvalidSettings", "adopt", `"front" does not exist`)
 	first := newService("first", nil, 80)
 	w.ensure(cloud, first)
 	annotate(svc, map[string]string{"adopt": itoa(w.theLoadBalancer().ID)})
 	w.eventsSoFar()
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Error("no error")
-	}
+	w.expectError(cloud, svc)
 	w.expectEvent("Warning CloudLoadBalancerOwnedByAnother", "uid-first")
 	annotate(first, map[string]string{"adopt": "front"})
 	w.ensure(cloud, first)
@@ -234,9 +211,7 @@ func TestALoadBalancerThatCannotBeLent(t *testing.T) {
 		t.Errorf("%d load balancers", n)
 	}
 	w.remove(cloud, first)
-	if left := w.loadBalancers(); len(left) != 0 { // it was never lent
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone() // it was never lent
 }
 
 // Two Services ask for the same load balancer at the same time, by its name and by its ID.
@@ -245,13 +220,12 @@ func TestOneServiceGetsALentLoadBalancer(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	lent, _ := w.lend("front")
 	cloud := w.provider()
-	lbs, _ := cloud.LoadBalancer()
 	first, second := newService("first", map[string]string{"adopt": "front"}, 80),
 		newService("second", map[string]string{"adopt": itoa(lent.ID)}, 81)
 	done := make(chan error, 2)
 	for _, svc := range []*corev1.Service{first, second} {
 		go func() {
-			_, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+			_, err := w.tryEnsure(cloud, svc)
 			done <- err
 		}()
 	}

@@ -132,9 +132,7 @@ func TestTheComparisonKnowsTheNodesThatMayServeNow(t *testing.T) {
 	w.ensure(cloud, svc)
 	w.clock.Step(time.Minute)
 	r.LoadBalancers(t.Context())
-	if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(all)) {
-		t.Errorf("got %v, want %v", got, serverIDs(all))
-	}
+	w.expectTargets(serverIDs(all))
 }
 
 func changeNode(t *testing.T, kube kubernetes.Interface, node *corev1.Node, change func(*corev1.Node)) {
@@ -185,9 +183,7 @@ func TestAHealthyTargetLeavesForAnotherHealthyOne(t *testing.T) {
 				}
 				w.clock.Step(time.Second)
 			}
-			if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(after)) {
-				t.Errorf("at last: got %v, want %v", got, serverIDs(after))
-			}
+			w.expectTargets(serverIDs(after))
 		})
 	}
 }

@@ -18,6 +18,14 @@ func (w *world) attach(network *hcloud.Network, id int64) {
 	w.must(err)
 }
 
+// detach takes a server out of the world's network.
+func (w *world) detach(id int64) {
+	w.t.Helper()
+	from := hcloud.ServerDetachFromNetworkOpts{Network: w.network}
+	_, _, err := w.api.Server.DetachFromNetwork(w.t.Context(), &hcloud.Server{ID: id}, from)
+	w.must(err)
+}
+
 // An operator gives HCLOUD_NETWORK another network, in which no server is yet: by mistake, or before the servers follow.
 func TestALoadBalancerStaysInItsNetworkUntilTheServersAreInTheOther(t *testing.T) {
 	t.Parallel()
@@ -49,9 +57,7 @@ func TestALoadBalancerStaysInItsNetworkUntilTheServersAreInTheOther(t *testing.T
 				if err == nil || !strings.Contains(err.Error(), "stays in network") {
 					t.Errorf("got %v", err)
 				}
-				if sent := writes(w.wire.take()); len(sent) > 0 {
-					t.Errorf("sent %v", sent)
-				}
+				w.expectNoWrites()
 				expect(home)
 				if server, _, _ := w.api.Server.GetByID(t.Context(), ids[0]); len(server.PrivateNet) == 1 {
 					w.attach(other, ids[0])
@@ -61,11 +67,7 @@ func TestALoadBalancerStaysInItsNetworkUntilTheServersAreInTheOther(t *testing.T
 			cloud := w.provider(moved)
 			w.ensure(cloud, svc)
 			expect(other)
-			w.wire.take()
-			w.ensure(cloud, svc)
-			if sent := writes(w.wire.take()); len(sent) > 0 {
-				t.Errorf("sent %v after the move", sent)
-			}
+			w.expectQuiet(cloud, svc)
 		})
 	}
 }
@@ -80,9 +82,7 @@ func TestAServerThatJoinsTheNetworkLateIsATargetWithTheNextComparison(t *testing
 			t.Parallel()
 			w := newWorld(t, "instant", 2)
 			late := serverIDs(w.nodes)[1]
-			_, _, err := w.api.Server.DetachFromNetwork(t.Context(), &hcloud.Server{ID: late},
-				hcloud.ServerDetachFromNetworkOpts{Network: w.network})
-			w.must(err)
+			w.detach(late)
 			svc, cloud := newService("web", settings, 80), w.provider()
 			w.ensure(cloud, svc)
 			if n := len(w.theLoadBalancer().Targets); n != 1 {
@@ -98,9 +98,7 @@ func TestAServerThatJoinsTheNetworkLateIsATargetWithTheNextComparison(t *testing
 			w.attach(w.network, late)
 			w.clock.Step(time.Minute)
 			r.LoadBalancers(t.Context())
-			if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
-				t.Errorf("targets %v, want %v", got, serverIDs(w.nodes))
-			}
+			w.expectTargets(serverIDs(w.nodes))
 		})
 	}
 }

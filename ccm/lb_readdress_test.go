@@ -17,34 +17,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
-// A Service changes between public and private addresses. Each target needs a health check before it serves with its new address.
-func TestTargetsChangeTheirAddressInTurns(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 6)
-	cloud, svc := w.provider(), newService("web", nil, 80)
-	w.ensure(cloud, svc)
-	w.clock.Step(time.Minute) // health checks
-	for _, private := range []string{"true", "false"} {
-		annotate(svc, map[string]string{"use-private-ip": private})
-		var last *hcloud.LoadBalancer
-		for now := range 300 {
-			w.ensure(cloud, svc)
-			last = w.theLoadBalancer()
-			if n := len(healthyTargets(last)); n < 5 {
-				t.Fatalf("private %s: after %d s: %d healthy servers, want at least 5", private, now, n)
-			}
-			w.clock.Step(time.Second)
-		}
-		other := func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP != (private == "true") }
-		if slices.ContainsFunc(last.Targets, other) {
-			t.Errorf("private %s: %+v", private, last.Targets)
-		}
-	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "in turns") {
-		t.Errorf("events: %s", events)
-	}
-}
-
 // Before the first health check, a target may serve. After a minute without one, it changes.
 func TestTargetsKeepTheirAddressUntilTheirFirstHealthCheck(t *testing.T) {
 	t.Parallel()
@@ -68,6 +40,7 @@ func TestTargetsKeepTheirAddressUntilTheirFirstHealthCheck(t *testing.T) {
 				w.clock.Step(time.Second)
 			}
 			w.expectPrivateTargets()
+			w.expectEvent("in turns")
 		})
 	}
 }
@@ -169,9 +142,7 @@ func asksForPrivateAddresses(t *testing.T, hides bool) {
 		if now == 300 {
 			w.expectEvent("Warning", "keep their public addresses")
 			for _, id := range serverIDs(w.nodes) {
-				_, _, err := w.api.Server.AttachToNetwork(t.Context(), &hcloud.Server{ID: id},
-					hcloud.ServerAttachToNetworkOpts{Network: other})
-				w.must(err)
+				w.attach(other, id)
 			}
 			w.clock.Step(time.Hour) // what is known of servers is old
 		}

@@ -58,8 +58,7 @@ func TestLabelsFollowTheAnnotation(t *testing.T) {
 	expect(map[string]string{"team": "web", "env": "prod"})
 	lb := w.theLoadBalancer()
 	lb.Labels["owner"] = "me"
-	_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels})
-	w.must(err)
+	w.setLabels(lb, lb.Labels)
 
 	annotate(svc, map[string]string{"labels": "team=db"})
 	w.ensure(w.provider(), svc)
@@ -67,9 +66,7 @@ func TestLabelsFollowTheAnnotation(t *testing.T) {
 
 	annotate(svc, map[string]string{"labels": "team"})
 	setPorts(svc, 80, 81)
-	if _, err := w.tryEnsure(w.provider(), svc); err == nil {
-		t.Error("no error")
-	}
+	w.expectError(w.provider(), svc)
 	expect(map[string]string{"team": "db", "owner": "me"})
 	if got := listenPorts(w.theLoadBalancer()); !slices.Equal(got, []int{80, 81}) {
 		t.Errorf("ports %v", got)
@@ -79,9 +76,7 @@ func TestLabelsFollowTheAnnotation(t *testing.T) {
 	w.ensure(w.provider(), svc)
 	expect(map[string]string{"owner": "me"})
 	w.remove(w.provider(), svc)
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 func TestDeleteProtection(t *testing.T) {
@@ -102,18 +97,14 @@ func TestDeleteProtection(t *testing.T) {
 	deleted := svc.DeepCopy()
 	deleted.DeletionTimestamp = w.nowPtr()
 	w.eventsSoFar()
-	if err := tryRemove(t.Context(), cloud, deleted); err == nil {
-		t.Error("a protected load balancer was removed without an error")
-	}
+	w.expectStays(cloud, deleted)
 	w.expectEvent("Warning CloudLoadBalancerProtected", "load-balancer.hetzner.cloud/delete-protection")
 	if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80}) {
 		t.Errorf("ports %v", listenPorts(lb))
 	}
 	annotate(svc, map[string]string{"delete-protection": "false"})
 	w.remove(cloud, svc)
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 // The load balancer outlives its Service without the Service's ports, and the next Service gets its address.
@@ -176,18 +167,14 @@ func TestAMistypedKeepOnDeleteDeletesNothing(t *testing.T) {
 	svc.DeletionTimestamp = w.nowPtr()
 	w.wire.take()
 	w.eventsSoFar()
-	if err := tryRemove(t.Context(), cloud, svc); err == nil {
-		t.Error("no error")
-	}
+	w.expectStays(cloud, svc)
 	if calls := writes(w.wire.take()); len(calls) != 0 || w.theLoadBalancer().ID != before.ID {
 		t.Errorf("writes: %v", calls)
 	}
 	w.expectEvent("Warning InvalidSettings", `keep-on-delete: "ture"`)
 	annotate(svc, map[string]string{"keep-on-delete": "false"}) // the other mistake does not matter any more
 	w.remove(cloud, svc)
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 // A person has removed the ownership label while the load balancer loses its ports.
@@ -201,9 +188,7 @@ func TestWhatAPersonTakesBackIsNotChangedOnDelete(t *testing.T) {
 	w.wire.setObserve(func() {
 		now := w.theLoadBalancer()
 		if len(now.Services) == 0 && now.Labels[ccm.LabelServiceUID] != "" {
-			_, _, err := w.api.LoadBalancer.Update(t.Context(), lb,
-				hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{"ccm-from-scratch/mine": "true"}})
-			w.must(err)
+			w.setLabels(lb, map[string]string{"ccm-from-scratch/mine": "true"})
 		}
 	})
 	w.remove(cloud, svc)

@@ -61,9 +61,7 @@ func TestASharedLoadBalancerKeepsItsSettingsWhenItsOwnerGoes(t *testing.T) {
 	w.ensure(w.provider(), second)
 	expect("lb31", 3)
 	w.remove(w.provider(), second)
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 func TestAGuestMustNotContradict(t *testing.T) {
@@ -233,7 +231,5 @@ func TestAGuestThatVanishedNeitherInheritsNorKeepsItsPorts(t *testing.T) {
 	}
 	w.vanish("third")
 	w.remove(w.provider(), first)
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }

@@ -81,15 +81,9 @@ func TestServicesShareALoadBalancer(t *testing.T) {
 				}
 			}
 			w.addServer("node-3")
-			w.wire.take()
-			w.ensure(w.provider(), second)
-			if calls := writes(w.wire.take()); len(calls) > 0 {
-				t.Errorf("a guest changes the targets: %v", calls)
-			}
+			w.expectQuiet(w.provider(), second)
 			w.ensure(w.provider(), first)
-			if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
-				t.Errorf("targets %v", got)
-			}
+			w.expectTargets(serverIDs(w.nodes))
 
 			// The guest changes its ports, and the settings of these.
 			setPorts(second, 8443)
@@ -114,18 +108,14 @@ func TestServicesShareALoadBalancer(t *testing.T) {
 			}
 			w.addServer("node-4")
 			w.ensure(w.provider(), second)
-			if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
-				t.Errorf("targets %v", got)
-			}
+			w.expectTargets(serverIDs(w.nodes))
 			w.remove(w.provider(), third)
 			w.expectPorts(second, 8443)
 			if lb := w.theLoadBalancer(); lb.ID != before.ID {
 				t.Errorf("load balancer %d, want %d", lb.ID, before.ID)
 			}
 			w.remove(w.provider(), second)
-			if left := w.loadBalancers(); len(left) != 0 {
-				t.Errorf("left: %v", left)
-			}
+			w.expectNone()
 		})
 	}
 }
@@ -178,9 +168,7 @@ func TestAPortBelongsToTheServiceThatHadItFirst(t *testing.T) {
 	for _, svc := range []*corev1.Service{third, first, second} {
 		w.remove(w.provider(), svc)
 	}
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 // Each change of a shared load balancer may end at any call; the others on it notice nothing.
@@ -302,9 +290,7 @@ func TestServicesShareAtTheSameTime(t *testing.T) {
 		svc.DeletionTimestamp = w.nowPtr()
 	}
 	each(func(svc *corev1.Service) error { return tryRemove(t.Context(), cloud, svc) })
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 // A guest becomes the owner between the two requests that look for its load balancer: as an owner, then as a guest.
@@ -321,9 +307,7 @@ func TestAServiceFindsItsLoadBalancerWhileItInherits(t *testing.T) {
 		return nil
 	})
 	w.remove(cloud, second)
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 // An heir has both labels until its next sync. It takes both with it when it leaves before.
@@ -340,9 +324,7 @@ func TestAnHeirThatLeavesAtOnceIsNoGuest(t *testing.T) {
 		t.Errorf("labels %v", lb.Labels)
 	}
 	w.remove(w.provider(), third)
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	w.expectNone()
 }
 
 func TestSharingNeedsTheConsentOfBoth(t *testing.T) {
@@ -371,9 +353,7 @@ func TestSharingNeedsTheConsentOfBoth(t *testing.T) {
 			}
 			w.ensure(cloud, first)
 			w.eventsSoFar()
-			if _, err := w.tryEnsure(cloud, second); err == nil {
-				t.Error("no error")
-			}
+			w.expectError(cloud, second)
 			w.expectEvent(tc.event...)
 			w.expectPorts(first, 80)
 		})
@@ -392,9 +372,7 @@ func TestAGuestThatEndsItsConsentStaysAndLearnsHowToLeave(t *testing.T) {
 		w.wire.take()
 		w.eventsSoFar()
 		_, _ = w.tryEnsure(w.provider(), second) // the mistyped value is an error, too
-		if calls := writes(w.wire.take()); len(calls) > 0 {
-			t.Errorf("shared: %q: it writes %v", value, calls)
-		}
+		w.expectNoWrites()
 		if value == "false" {
 			w.expectEvent("Warning IgnoredSetting", "shared is not true any more", "delete and create the Service")
 		}
@@ -442,8 +420,7 @@ func TestAGuestJoinsTheLoadBalancerThatReplacesADeletedOne(t *testing.T) {
 		w := newSharingWorld(t, "instant", 1)
 		first, second := w.sharedWith(more)
 		old := w.theLoadBalancer()
-		_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), old)
-		w.must(err)
+		w.deleteLoadBalancer(old)
 		trusting := func(c *ccm.Config) { c.ProjectCheckDisabled = true } // a cluster without Nodes has no other proof
 		w.ensure(w.provider(trusting), first)
 		if lb := w.theLoadBalancer(); !lb.PrivateNet[0].IP.Equal(old.PrivateNet[0].IP) {
@@ -474,12 +451,9 @@ func TestAGuestThatAPersonRemovedDoesNotJoinAgain(t *testing.T) {
 		_, second := w.sharedWith(tc.more)
 		lb := w.theLoadBalancer()
 		maps.DeleteFunc(lb.Labels, func(key, _ string) bool { return tc.removed(key) })
-		_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels})
-		w.must(err)
+		w.setLabels(lb, lb.Labels)
 		w.eventsSoFar()
-		if _, err := w.tryEnsure(w.provider(), second); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		w.expectError(w.provider(), second)
 		w.expectEvent("Warning CloudLoadBalancerNotOwned", "guest-uid-second")
 		w.remove(w.provider(), second)
 		if got := listenPorts(w.theLoadBalancer()); !slices.Equal(got, []int{80, 443}) {
@@ -521,9 +495,7 @@ func TestALoadBalancerWhoseLastGuestLeavesIsDeletedWithItsOwner(t *testing.T) {
 	}
 	w.wire.setIntercept(nil)
 	w.remove(w.provider(), first)
-	if n := len(w.loadBalancers()); n != 0 {
-		t.Errorf("%d load balancers are left", n)
-	}
+	w.expectNone()
 }
 
 // A Service that joined a load balancer whose deletion is on its way would lose it, and its address, at once.

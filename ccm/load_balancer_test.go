@@ -18,53 +18,12 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-func TestASyncWithoutAChangeWritesNothing(t *testing.T) {
-	t.Parallel()
-	for name, annotations := range map[string]map[string]string{
-		"plain":   nil,
-		"private": {"use-private-ip": "true"},
-		"everything": {"name": "edge", "type": "lb21", "algorithm-type": "least_connections", "ipv4-rdns": "lb.example.org",
-			"disable-public-network": "true",
-			"private-ipv4":           "10.0.200.1", "uses-proxyprotocol": "true", "protocol": "http", "http-sticky-sessions": "true",
-			"http-cookie-name":     "C",
-			"http-cookie-lifetime": "1h", "http-timeout-idle": "1m", "health-check-protocol": "https", "health-check-port": "9000",
-			"health-check-interval": "5s",
-			"health-check-timeout":  "3s", "health-check-retries": "2", "health-check-http-domain": "example.org",
-			"health-check-http-path": "/up", "http-status-codes": "204,3??"},
-		"subnet": {"private-subnet-ip-range": "10.0.0.0/16"},
-		"labels": {"labels": "team=web,env=prod", "delete-protection": "true", "keep-on-delete": "true"},
-		"ports":  {"protocol.443": "http", "http-cookie-name.443": "C", "uses-proxyprotocol.80": "true", "health-check-retries.80": "5"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, "instant", 2)
-			svc := newService("web", annotations, 80, 443)
-			w.ensure(w.provider(), svc)
-			for range 3 {
-				cloud := w.provider() // with empty caches
-				w.wire.take()
-				w.ensure(cloud, svc)
-				calls := w.wire.take()
-				if len(writes(calls)) != 0 {
-					t.Errorf("writes: %v", writes(calls))
-				}
-				w.clock.Step(time.Second)
-				w.ensure(cloud, svc)
-				if calls = w.wire.take(); len(calls) > 1 {
-					t.Errorf("a second sync took %v", calls)
-				}
-			}
-		})
-	}
-}
-
 func TestNothingIsCreatedWithInvalidSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()
-	lbs, _ := cloud.LoadBalancer()
 	svc := newService("web", map[string]string{"algorithm-type": "fastest", "health-check-retries": "17"}, 80)
-	_, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+	_, err := w.tryEnsure(cloud, svc)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -82,44 +41,8 @@ func TestNothingIsCreatedWithInvalidSettings(t *testing.T) {
 	}
 
 	noPlace := w.provider(func(c *ccm.Config) { c.LoadBalancerDefaults = nil })
-	lbs, _ = noPlace.LoadBalancer()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("nowhere", nil, 80), w.nodes); err == nil ||
-		!strings.Contains(err.Error(), "HCLOUD_LOAD_BALANCERS_LOCATION") {
-		t.Errorf("without a place: %v", err)
-	}
-	if n := writes(w.wire.take()); len(n) != 0 {
-		t.Errorf("writes: %v", n)
-	}
-}
-
-func TestForeignPortsTargetsAndLabelsStay(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 2)
-	cloud := w.provider()
-	svc := newService("web", nil, 80, 81)
-	w.ensure(cloud, svc)
-	lb := w.theLoadBalancer()
-	labels := lb.Labels
-	labels["team"] = "web"
-	_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
-	w.must(err)
-	_, _, err = w.api.LoadBalancer.AddLabelSelectorTarget(t.Context(), lb,
-		hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "role=extra"})
-	w.must(err)
-	port, dest := 9000, 9001
-	_, _, err = w.api.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{Protocol: "tcp", ListenPort: &port,
-		DestinationPort: &dest})
-	w.must(err)
-
-	w.nodes = w.nodes[:1]
-	setPorts(svc, 80, 82)
-	w.ensure(w.provider(), svc)
-	lb = w.theLoadBalancer()
-	if !slices.Equal(listenPorts(lb), []int{80, 82, 9000}) || lb.Labels["team"] != "web" ||
-		!slices.Equal(targetIDs(lb), serverIDs(w.nodes)) ||
-		!slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.LabelSelector != nil }) {
-		t.Errorf("%+v", lb)
-	}
+	w.expectError(noPlace, newService("nowhere", nil, 80), "HCLOUD_LOAD_BALANCERS_LOCATION")
+	w.expectNoWrites()
 }
 
 // The API replaces all labels at once and has no conditional write. A sync starts with a list that may
@@ -185,8 +108,7 @@ func TestLabelsThatAnotherClientHasReplacedAreWrittenAgain(t *testing.T) {
 		w.wire.setObserve(func() {
 			if lb := w.theLoadBalancer(); undone < times && slices.Contains(ccm.RecordedPorts(lb), 443) {
 				undone++
-				_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: theirs})
-				w.must(err)
+				w.setLabels(lb, theirs)
 			}
 		})
 		w.wire.setIntercept(func(r *http.Request) *http.Response {
@@ -213,57 +135,17 @@ func TestALoadBalancerThatLosesItsLabelDuringASyncIsReleased(t *testing.T) {
 	w.ensure(cloud, svc)
 	w.wire.setIntercept(func(r *http.Request) *http.Response {
 		if path.Base(r.URL.Path) == "delete_service" {
-			_, _, err := w.api.LoadBalancer.Update(t.Context(), w.theLoadBalancer(),
-				hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{"team": "edge"}})
-			w.must(err)
+			w.setLabels(w.theLoadBalancer(), map[string]string{"team": "edge"})
 		}
 		return nil
 	})
 	setPorts(svc, 443)
-	lbs, _ := cloud.LoadBalancer()
-	_, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+	_, err := w.tryEnsure(cloud, svc)
 	if err == nil || !strings.Contains(err.Error(), "was changed during the sync") {
 		t.Errorf("got %v", err)
 	}
 	if labels := w.theLoadBalancer().Labels; len(labels) != 1 || labels["team"] != "edge" {
 		t.Errorf("labels %v", labels)
-	}
-}
-
-func TestAdoption(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	made, _, err := w.api.LoadBalancer.Create(t.Context(),
-		hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"},
-			Location: &hcloud.Location{Name: "nbg1"}, Labels: map[string]string{"team": "net"}})
-	w.must(err)
-	cloud := w.provider()
-	first := newService("first", map[string]string{"name": "edge"}, 80)
-	w.ensure(cloud, first)
-	lb := w.theLoadBalancer()
-	if lb.ID != made.LoadBalancer.ID || lb.Labels[ccm.LabelServiceUID] != "uid-first" || lb.Labels["team"] != "net" ||
-		lb.LoadBalancerType.Name != "lb21" {
-		t.Errorf("%+v", lb)
-	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "AdoptedCloudLoadBalancer") ||
-		!strings.Contains(events, "LocationCannotChange") {
-		t.Errorf("events: %s", events)
-	}
-
-	second := newService("second", map[string]string{"name": "edge"}, 81)
-	lbs, _ := cloud.LoadBalancer()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", second, w.nodes); err == nil || !strings.Contains(err.Error(), "uid-first") {
-		t.Errorf("another Service's load balancer: %v", err)
-	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning CloudLoadBalancerOwnedByAnother") {
-		t.Errorf("events: %s", events)
-	}
-	if got := w.theLoadBalancer(); !slices.Equal(listenPorts(got), []int{80}) {
-		t.Errorf("the second Service has changed the load balancer: %v", listenPorts(got))
-	}
-	w.remove(cloud, second)
-	if len(w.loadBalancers()) != 1 {
-		t.Error("deleting the second Service has deleted the load balancer of the first")
 	}
 }
 
@@ -277,30 +159,19 @@ func TestAnAdoptedLoadBalancerLosesNothingBeforeItServesTheService(t *testing.T)
 			w := newWorld(t, "instant", 2)
 			machine, _ := w.addServer("not-a-node")
 			w.nodes = w.nodes[:2]
-			listen, dest := 80, 8080
-			made, _, err := w.api.LoadBalancer.Create(t.Context(),
-				hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-					Location: &hcloud.Location{Name: "fsn1"}, Algorithm: &hcloud.LoadBalancerAlgorithm{Type: "least_connections"},
-					Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &listen, DestinationPort: &dest}},
-					Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: "server",
-						Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: machine}}}})
-			w.must(err)
-			w.wire.setIntercept(func(r *http.Request) *http.Response {
-				if path.Base(r.URL.Path) == refused {
-					return apiError(422, "service_error")
-				}
-				return nil
-			})
+			const dest = 8080
+			made := w.create(hcloud.LoadBalancerCreateOpts{Name: "edge",
+				Algorithm: &hcloud.LoadBalancerAlgorithm{Type: "least_connections"},
+				Services:  []hcloud.LoadBalancerCreateOptsService{tcp(80, dest)},
+				Targets:   []hcloud.LoadBalancerCreateOptsTarget{serverTarget(machine)}})
+			w.refuseAs(422, "service_error", func(r *http.Request) bool { return path.Base(r.URL.Path) == refused })
 			svc := newService("web", map[string]string{"name": "edge", "algorithm-type": "round_robin", "use-private-ip": "true"}, 80, 443)
 			private := refused == "disable_public_interface"
 			if private {
 				annotate(svc, map[string]string{"disable-public-network": "true"})
 			}
 			for range 3 { // also with another process, which does not know of the adoption
-				lbs, _ := w.provider().LoadBalancer()
-				if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
-					t.Error("no error")
-				}
+				w.expectError(w.provider(), svc)
 			}
 			lb := w.theLoadBalancer()
 			if lb.Services[0].DestinationPort != dest || !private &&
@@ -313,7 +184,7 @@ func TestAnAdoptedLoadBalancerLosesNothingBeforeItServesTheService(t *testing.T)
 				w.clock.Step(30 * time.Second)
 			}
 			lb = w.theLoadBalancer()
-			if lb.ID != made.LoadBalancer.ID || !slices.Equal(listenPorts(lb), []int{80, 443}) || lb.Services[0].DestinationPort != 30080 ||
+			if lb.ID != made.ID || !slices.Equal(listenPorts(lb), []int{80, 443}) || lb.Services[0].DestinationPort != 30080 ||
 				lb.Algorithm.Type != "round_robin" || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
 				t.Errorf("services %+v, algorithm %v, targets %v", lb.Services, lb.Algorithm, targetIDs(lb))
 			}
@@ -348,8 +219,7 @@ func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 					kept = lb.Labels
 					delete(kept, ccm.LabelServiceUID)
 				}
-				_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: kept})
-				w.must(err)
+				w.setLabels(lb, kept)
 				w.eventsSoFar()
 
 				cloud := w.provider(func(c *ccm.Config) {
@@ -357,11 +227,8 @@ func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 						c.LoadBalancerDefaults = nil
 					}
 				})
-				lbs, _ := cloud.LoadBalancer()
 				w.nodes = w.nodes[:1]
-				if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
-					t.Error("no error")
-				}
+				w.expectError(cloud, svc)
 				if events := strings.Join(w.eventsSoFar(), "\n"); name != "without a location" &&
 					(!strings.Contains(events, "Warning CloudLoadBalancerNotOwned") || !strings.Contains(events, ccm.LabelServiceUID+
 						"=uid-web")) {
@@ -376,6 +243,7 @@ func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 				if annotations["name"] != "" {
 					next := newService("next", annotations, 80)
 					w.ensure(cloud, next)
+					w.expectEvent("Normal AdoptedCloudLoadBalancer")
 					if got := w.theLoadBalancer(); got.ID != lb.ID || got.Labels[ccm.LabelServiceUID] != "uid-next" {
 						t.Errorf("%+v", got)
 					}
@@ -383,8 +251,7 @@ func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 				}
 				// Or a person gives it back.
 				kept[ccm.LabelServiceUID] = "uid-web"
-				_, _, err = w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: kept})
-				w.must(err)
+				w.setLabels(lb, kept)
 				w.ensure(cloud, svc)
 				if got := w.theLoadBalancer(); got.ID != lb.ID || len(got.Targets) != 1 {
 					t.Errorf("%+v", got)
@@ -401,8 +268,7 @@ func TestADeletedLoadBalancerIsCreatedAgain(t *testing.T) {
 	svc := newService("web", nil, 80)
 	w.ensure(cloud, svc)
 	old := w.theLoadBalancer()
-	_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), old)
-	w.must(err)
+	w.deleteLoadBalancer(old)
 	lbs, _ := cloud.LoadBalancer()
 	if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, w.nodes); err == nil || len(w.loadBalancers()) != 0 {
 		t.Errorf("UpdateLoadBalancer must not create a load balancer, because it cannot write the address to the Service: %v", err)
@@ -410,32 +276,6 @@ func TestADeletedLoadBalancerIsCreatedAgain(t *testing.T) {
 	w.ensure(cloud, svc)
 	if got := w.theLoadBalancer(); got.ID == old.ID {
 		t.Error("got the old load balancer, want a new one")
-	}
-}
-
-func TestDeleteProtectionIsRespectedAndReported(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
-	yes, no := true, false
-	_, _, err := w.api.LoadBalancer.ChangeProtection(t.Context(), w.theLoadBalancer(),
-		hcloud.LoadBalancerChangeProtectionOpts{Delete: &yes})
-	w.must(err)
-	lbs, _ := cloud.LoadBalancer()
-	w.eventsSoFar()
-	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err == nil || !strings.Contains(err.Error(), "protected") {
-		t.Errorf("got %v", err)
-	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning CloudLoadBalancerProtected") {
-		t.Errorf("events: %s", events)
-	}
-	_, _, err = w.api.LoadBalancer.ChangeProtection(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerChangeProtectionOpts{Delete: &no})
-	w.must(err)
-	w.remove(cloud, svc)
-	if len(w.loadBalancers()) != 0 {
-		t.Error("not deleted")
 	}
 }
 
@@ -447,12 +287,7 @@ func TestALoadBalancerThatIsProtectedAtTheLastMomentIsReported(t *testing.T) {
 	svc := newService("web", nil, 80)
 	w.ensure(cloud, svc)
 	w.eventsSoFar()
-	w.wire.setIntercept(func(r *http.Request) *http.Response {
-		if r.Method == http.MethodDelete {
-			return apiError(http.StatusLocked, "protected")
-		}
-		return nil
-	})
+	w.refuseAs(http.StatusLocked, "protected", func(r *http.Request) bool { return r.Method == http.MethodDelete })
 	lbs, _ := cloud.LoadBalancer()
 	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err == nil {
 		t.Error("no error")
@@ -468,26 +303,6 @@ func TestTheNameOfALoadBalancer(t *testing.T) {
 		if got := lbs.GetLoadBalancerName(t.Context(), "", newService("web", map[string]string{"name": name}, 80)); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
-	}
-}
-
-func TestADeletionByAnotherClientIsSeenByTheNextTry(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
-	id := w.theLoadBalancer().ID
-	w.wire.setIntercept(func(r *http.Request) *http.Response {
-		if r.Method == http.MethodDelete {
-			_, _, _ = w.api.LoadBalancer.DeleteWithResult(r.Context(), &hcloud.LoadBalancer{ID: id})
-		}
-		return nil
-	})
-	lbs, _ := cloud.LoadBalancer()
-	_ = lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc) // "not found" to a deletion proves nothing
-	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -511,9 +326,7 @@ func TestNotFoundLeavesNeitherALoadBalancerNorAPortWithoutAnOwner(t *testing.T) 
 
 	lies(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/delete_service") })
 	setPorts(svc, 80)
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
-		t.Error("the port counts as deleted")
-	}
+	w.expectError(cloud, svc)
 	w.ensure(cloud, svc)
 	if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80}) {
 		t.Errorf("the load balancer listens on %v", listenPorts(lb))
@@ -524,9 +337,7 @@ func TestNotFoundLeavesNeitherALoadBalancerNorAPortWithoutAnOwner(t *testing.T) 
 		t.Error("the load balancer counts as deleted")
 	}
 	w.remove(cloud, svc)
-	if n := len(w.loadBalancers()); n != 0 {
-		t.Errorf("%d load balancers cost money without an owner", n)
-	}
+	w.expectNone()
 }
 
 func TestDeletingWorksWithTheAPIBeforeOctober2026(t *testing.T) {
@@ -571,13 +382,8 @@ func TestALoadBalancerWithACopiedLabelIsLeftAlone(t *testing.T) {
 			w := newWorld(t, "instant", 1)
 			var stranger *hcloud.LoadBalancer
 			makeStranger := func() {
-				port, dest := 443, 30443
-				made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "stranger",
-					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-					Location:         &hcloud.Location{Name: "fsn1"},
-					Services:         []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest}}})
-				w.must(err)
-				stranger = made.LoadBalancer
+				stranger = w.create(hcloud.LoadBalancerCreateOpts{Name: "stranger",
+					Services: []hcloud.LoadBalancerCreateOptsService{tcp(443, 30443)}})
 			}
 			if tc.older {
 				makeStranger()
@@ -589,21 +395,17 @@ func TestALoadBalancerWithACopiedLabelIsLeftAlone(t *testing.T) {
 			}
 			i := slices.IndexFunc(w.loadBalancers(), func(lb *hcloud.LoadBalancer) bool { return lb.ID != stranger.ID })
 			ours := w.loadBalancers()[i]
-			_, _, err := w.api.LoadBalancer.Update(t.Context(), stranger, hcloud.LoadBalancerUpdateOpts{Labels: ours.Labels})
-			w.must(err)
+			w.setLabels(stranger, ours.Labels)
 			w.eventsSoFar()
 
 			cloud := w.provider()
 			lbs, _ := cloud.LoadBalancer()
 			setPorts(svc, 80, 81)
-			_, err = lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+			_, err := w.tryEnsure(cloud, svc)
 			if (err == nil) != tc.status {
 				t.Errorf("got %v", err)
 			}
-			if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning SeveralCloudLoadBalancers") ||
-				!strings.Contains(events, itoa(stranger.ID)) {
-				t.Errorf("events: %s", events)
-			}
+			w.expectEvent("Warning SeveralCloudLoadBalancers", itoa(stranger.ID))
 			want := []int{80}
 			if tc.status { // it is certain which one serves the Service, so it follows the Service
 				want = []int{80, 81}
@@ -624,8 +426,7 @@ func TestALoadBalancerWithACopiedLabelIsLeftAlone(t *testing.T) {
 				t.Errorf("deleting: %v, %d left", err, len(w.loadBalancers()))
 			}
 			// A person decides.
-			_, _, err = w.api.LoadBalancer.Update(t.Context(), stranger, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{}})
-			w.must(err)
+			w.setLabels(stranger, map[string]string{})
 			w.ensure(cloud, svc)
 			w.remove(cloud, svc)
 			if left := w.loadBalancers(); len(left) != 1 || left[0].ID != stranger.ID {
@@ -641,11 +442,9 @@ func TestALoadBalancerThatMovesToAnotherPageIsFound(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	var others []*hcloud.LoadBalancer
 	for i := range 50 {
-		made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: fmt.Sprintf("other-%d", i),
-			LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+		made := w.create(hcloud.LoadBalancerCreateOpts{Name: fmt.Sprintf("other-%d", i),
 			Labels: map[string]string{ccm.LabelServiceUID: fmt.Sprintf("other-%d", i)}})
-		w.must(err)
-		others = append(others, made.LoadBalancer)
+		others = append(others, made)
 	}
 	svc := newService("web", nil, 80)
 	before := w.ensure(w.provider(), svc)
@@ -657,8 +456,7 @@ func TestALoadBalancerThatMovesToAnotherPageIsFound(t *testing.T) {
 	w.wire.setIntercept(func(r *http.Request) *http.Response {
 		if r.URL.Query().Get("page") == "2" && !raced {
 			raced = true
-			_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), others[0])
-			w.must(err)
+			w.deleteLoadBalancer(others[0])
 		}
 		return nil
 	})
@@ -671,41 +469,6 @@ func TestALoadBalancerThatMovesToAnotherPageIsFound(t *testing.T) {
 	}
 }
 
-func TestCallsOfTypicalSyncs(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 3)
-	cloud := w.provider()
-	svc := newService("web", map[string]string{"use-private-ip": "true"}, 80, 443)
-	budget := func(what string, most int) {
-		t.Helper()
-		w.wire.take()
-		w.ensure(cloud, svc)
-		if calls := w.wire.take(); len(calls) > most {
-			t.Errorf("%s took %d calls, want at most %d: %v", what, len(calls), most, calls)
-		} else {
-			t.Logf("%s: %v", what, calls)
-		}
-		w.clock.Step(5 * time.Second)
-	}
-	budget("the first Service (network, load balancers twice, servers, create, read)", 6)
-	budget("no change, servers cached", 1)
-	setPorts(svc, 80, 443, 8080)
-	budget("a port more (find, servers, read, record and read back, add)", 6)
-	setPorts(svc, 80)
-	budget("two ports less (find, delete twice, read, record and read back)", 6)
-	w.addServer("node-4")
-	budget("a node more (find, servers, add)", 3)
-	w.nodes = w.nodes[1:]
-	budget("a node less (find, remove)", 2)
-	w.wire.take()
-	w.remove(cloud, svc)
-	if calls := w.wire.take(); len(calls) > 4 {
-		t.Errorf("deleting took %v", calls)
-	} else {
-		t.Logf("deleting: %v", calls)
-	}
-}
-
 // An action that hangs locks one load balancer. It must not keep a worker of the service controller.
 func TestAHangingActionDelaysNoOtherService(t *testing.T) {
 	t.Parallel()
@@ -714,7 +477,6 @@ func TestAHangingActionDelaysNoOtherService(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "instant", 1)
 			cloud := w.provider()
-			lbs, _ := cloud.LoadBalancer()
 			var services []*corev1.Service
 			for i := range 3 {
 				svc := newService(fmt.Sprintf("s%d", i), nil, int32(8000+i))
@@ -733,9 +495,7 @@ func TestAHangingActionDelaysNoOtherService(t *testing.T) {
 				w.wire.take()
 				start := w.clock.Now()
 				for _, svc := range services {
-					if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
-						t.Error("no error")
-					}
+					w.expectError(cloud, svc)
 				}
 				return w.clock.Since(start), len(w.wire.take())
 			}
@@ -775,9 +535,7 @@ func TestAPortThatASlowActionAddsIsNotForgotten(t *testing.T) {
 		Effect: fault.HangAction()})
 	w.must(err)
 	setPorts(svc, 80, 81)
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Fatal("no error while the action hangs")
-	}
+	w.expectError(cloud, svc)
 	_, err = w.fake.Faults().Remove(t.Context(), rule.Name)
 	w.must(err)
 	w.wire.intercept = func(r *http.Request) *http.Response {

@@ -12,7 +12,7 @@ import (
 // The node controller initialises each new Node: it asks InstanceMetadata for the provider ID, addresses and labels, and
 // removes the taint node.cloudprovider.kubernetes.io/uninitialized. It asks again every few minutes.
 
-// newInstances returns the servers as what the controller asks for. If the route controller runs, a new Node gets no pods before
+// newInstances returns the instances, one per server. If the route controller runs, a new Node gets no pods before
 // its route exists.
 func (c *Cloud) newInstances() *node.Instances {
 	show := node.Settings{Family: c.cfg.AddressFamily, ProviderIDs: c.cfg.ProviderIDPrefix, Topology: c.cfg.TopologyLabels,

@@ -27,7 +27,7 @@ func WithEventRecorder(r record.EventRecorder) Option {
 	return func(cloud *Cloud) { cloud.events.Sink = r }
 }
 
-// WithJitter replaces the random factor, around 1, by which the delays between retries vary.
+// WithJitter replaces the random factor, around 1, of the delays between retries.
 func WithJitter(j func() float64) Option { return func(cloud *Cloud) { cloud.jitter = j } }
 
 // WithLeaderLease makes the provider check before a write that this process holds the leader election

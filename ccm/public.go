@@ -4,20 +4,19 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // ProviderName is the name of the provider and the scheme of its provider IDs.
 const ProviderName = nodeinfo.ProviderName
 
-// Convention is the name of a provider whose conventions for Nodes are followed.
+// Convention selects the provider ID prefix and the topology labels of Nodes by the name of a provider.
 type Convention = nodeinfo.Convention
 
 // The conventions: values of HCLOUD_INSTANCES_PROVIDER_ID_PREFIX and HCLOUD_INSTANCES_TOPOLOGY_LABELS.
 const (
 	ConventionOwn = nodeinfo.ConventionOwn
-	// ConventionHcloud is the one of the production CCM, which autoscalers, Cluster API providers and CSI
-	// drivers know too.
+	// ConventionHcloud is the one of the production CCM. Autoscalers, Cluster API providers and CSI
+	// drivers know it too.
 	ConventionHcloud = nodeinfo.ConventionHcloud
 )
 
@@ -40,6 +39,3 @@ type TaintPattern = node.TaintPattern
 // ConditionReady is the type of the condition in a Service's status that says whether its load balancer has
 // all that the Service asks for, and if not, why.
 const ConditionReady = loadbalancer.ConditionReady
-
-// AnnotationsMarkdown returns the reference of all Service annotations as a Markdown document.
-func AnnotationsMarkdown() string { return plan.AnnotationsMarkdown() }

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -48,12 +47,11 @@ func (w *world) addRoute(destination, gateway string) {
 	w.must(err)
 }
 
-// deleteNetwork deletes the world's network, of which the server is the last one.
-func (w *world) deleteNetwork(server *hcloud.Server) {
+// deleteNetwork deletes the world's network after its last member, the server, has left it.
+func (w *world) deleteNetwork(server int64) {
 	w.t.Helper()
-	_, _, err := w.api.Server.DetachFromNetwork(w.t.Context(), server, hcloud.ServerDetachFromNetworkOpts{Network: w.network})
-	w.must(err)
-	_, err = w.api.Network.Delete(w.t.Context(), w.network)
+	w.detach(server)
+	_, err := w.api.Network.Delete(w.t.Context(), w.network)
 	w.must(err)
 }
 
@@ -105,43 +103,7 @@ func TestListRoutesNamesNodesAndOmitsForeignRoutes(t *testing.T) {
 		&cloudprovider.Route{TargetNode: "robot", DestinationCIDR: "10.244.7.0/24"}); err != nil {
 		t.Errorf("creating the route of another provider's node: %v, want no error and no write", err)
 	}
-	if n := writes(w.wire.take()); len(n) != 0 {
-		t.Errorf("writes: %v", n)
-	}
-}
-
-// A machine that registered again under another name leaves a second Node with the same provider ID behind.
-func TestARouteBelongsToTheNodeWithItsPodRange(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	id := w.nodes[0].Spec.ProviderID
-	node := func(name, podCIDR string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id, PodCIDRs: []string{podCIDR}}}
-	}
-	w.nodes = nil
-	cloud := w.provider()
-	_, _ = w.resyncOf(cloud, node("dead", "10.244.7.0/24"), node("live", "10.244.8.0/24"))
-	server, _, err := w.api.Server.GetByName(t.Context(), "node-1")
-	w.must(err)
-	gateway := server.PrivateNet[0].IP.String()
-	want := map[string]types.NodeName{"10.244.7.0/24": "dead", "10.244.8.0/24": "live", "10.244.9.0/24": "dead"}
-	for destination := range want {
-		w.addRoute(destination, gateway)
-	}
-	routes, _ := cloud.Routes()
-	wrong := 0
-	for range 400 { // listers have the random order of a map
-		got, err := routes.ListRoutes(t.Context(), "")
-		if err != nil || len(got) != 3 {
-			t.Fatal(got, err)
-		}
-		if slices.ContainsFunc(got, func(r *cloudprovider.Route) bool { return want[r.DestinationCIDR] != r.TargetNode }) {
-			wrong++
-		}
-	}
-	if wrong != 0 {
-		t.Errorf("%d of 400 looks give a route to the wrong node", wrong)
-	}
+	w.expectNoWrites()
 }
 
 func TestRoutesWiderThanTheClusterAreForeign(t *testing.T) {
@@ -160,35 +122,10 @@ func TestRoutesWiderThanTheClusterAreForeign(t *testing.T) {
 	}
 }
 
-func TestTheProviderWaitsForALockedNetwork(t *testing.T) {
-	t.Parallel()
-	for code, status := range map[string]int{"locked": http.StatusLocked, "conflict": http.StatusConflict} {
-		t.Run(code, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, "realistic", 2)
-			refused := 0
-			w.wire.setIntercept(func(r *http.Request) *http.Response {
-				if r.Method == http.MethodPost && refused < 3 {
-					refused++
-					return apiError(status, code)
-				}
-				return nil
-			})
-			reconcileRoutes(t, w, w.provider(), true)
-			if refused != 3 || len(w.networkRoutes()) != 2 {
-				t.Errorf("refused %d times, routes %v", refused, w.networkRoutes())
-			}
-		})
-	}
-}
-
 func TestAServerOutsideTheNetworkCannotBeAGateway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
-	server, _, err := w.api.Server.GetByName(t.Context(), "node-1")
-	w.must(err)
-	_, _, err = w.api.Server.DetachFromNetwork(t.Context(), server, hcloud.ServerDetachFromNetworkOpts{Network: w.network})
-	w.must(err)
+	w.detach(serverIDs(w.nodes)[0])
 	routes, _ := w.provider().Routes()
 	create := func() error {
 		return routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"})
@@ -196,41 +133,9 @@ func TestAServerOutsideTheNetworkCannotBeAGateway(t *testing.T) {
 	if err := create(); err == nil || !strings.Contains(err.Error(), "not attached") || !strings.Contains(err.Error(), "HCLOUD_NETWORK") {
 		t.Errorf("got %v", err)
 	}
-	_, _, err = w.api.Server.AttachToNetwork(t.Context(), server, hcloud.ServerAttachToNetworkOpts{Network: w.network})
-	w.must(err)
+	w.attach(w.network, serverIDs(w.nodes)[0])
 	if err := create(); err != nil {
 		t.Errorf("after it was attached: %v", err)
-	}
-}
-
-func TestTheResyncRepairsRoutesAndClearsTheCondition(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 2)
-	w.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
-		Reason: "NoRouteCreated"}}
-	cloud := w.provider()
-	r, kube := w.resyncOf(cloud)
-	w.addRoute("10.244.1.0/24", "10.0.99.99")
-	w.addRoute("10.244.8.0/24", "10.0.99.98")
-	w.addRoute("192.168.0.0/16", "10.0.99.97")
-	if !r.Routes(t.Context()) {
-		t.Fatal("failed")
-	}
-	want := []string{"10.244.1.0/24 via " + w.privateIP(0), "10.244.2.0/24 via " + w.privateIP(1), "192.168.0.0/16 via 10.0.99.97"}
-	if got := w.networkRoutes(); !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	node, err := kube.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
-	if err != nil || len(node.Status.Conditions) != 1 || node.Status.Conditions[0].Status != corev1.ConditionFalse ||
-		node.Status.Conditions[0].Reason != "RouteCreated" {
-		t.Errorf("%v, %+v", err, node.Status.Conditions)
-	}
-	w.wire.take()
-	if !r.Routes(t.Context()) {
-		t.Fatal("failed")
-	}
-	if calls := w.wire.take(); len(writes(calls)) != 0 || len(calls) > 2 {
-		t.Errorf("a resync without a difference took %v", calls)
 	}
 }
 
@@ -257,44 +162,14 @@ func TestTheResyncRepairsLoadBalancers(t *testing.T) {
 		t.Errorf("ports %v, targets %v", listenPorts(lb), targetIDs(lb))
 	}
 
-	_, _, err = w.api.LoadBalancer.DeleteWithResult(t.Context(), w.theLoadBalancer())
-	w.must(err)
+	w.deleteLoadBalancer(w.theLoadBalancer())
 	r.LoadBalancers(t.Context())
 	updated, err := kube.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil || len(updated.Status.LoadBalancer.Ingress) == 0 ||
 		updated.Status.LoadBalancer.Ingress[0].IP != w.theLoadBalancer().PublicNet.IPv4.IP.String() {
 		t.Errorf("the Service shows %+v, %v", updated.Status.LoadBalancer, err)
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Normal CloudLoadBalancerRepaired") {
-		t.Errorf("events: %s", events)
-	}
-}
-
-func TestTheResyncCreatesNothingForADeletedService(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
-	r, _ := w.resyncOf(cloud, svc.DeepCopy()) // the lister does not know of the deletion yet
-	w.remove(cloud, svc)
-	w.clock.Step(time.Minute)
-	r.LoadBalancers(t.Context())
-	if left := w.loadBalancers(); len(left) != 0 {
-		t.Errorf("made again: %v", left)
-	}
-}
-
-func TestRoutesNeedANetwork(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 0)
-	if _, ok := w.provider(func(c *ccm.Config) { c.Network = "" }).Routes(); ok {
-		t.Error("routes without a network")
-	}
-	cloud := w.provider(func(c *ccm.Config) { c.Network = "nowhere" })
-	if err := cloud.Check(context.Background()); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="nowhere"`) {
-		t.Errorf("got %v", err)
-	}
+	w.expectEvent("Normal CloudLoadBalancerRepaired")
 }
 
 func TestARouteToAServerYoungerThanTheCacheIsNotStale(t *testing.T) {
@@ -323,78 +198,23 @@ func TestARouteNeverUsesAnAddressOfAFormerNetwork(t *testing.T) {
 	cloud := w.provider()
 	_, _ = w.resyncOf(cloud)
 	routes, _ := cloud.Routes()
-	server, _, err := w.api.Server.GetByName(t.Context(), "node-1")
-	w.must(err)
 	route := &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"}
 	queued, unlock := ccm.LockRoutes(cloud)
 	created := make(chan error)
 	go func() { created <- routes.CreateRoute(t.Context(), "", "", route) }()
 	gomega.NewWithT(t).Eventually(queued).Should(gomega.Equal(int32(1))) // it has read the address
-	w.deleteNetwork(server)
+	w.deleteNetwork(serverIDs(w.nodes)[0])
 	w.createNetwork("10.9.0.0/16")
-	_, err = routes.ListRoutes(t.Context(), "") // finds the new network
+	_, err := routes.ListRoutes(t.Context(), "") // finds the new network
 	w.must(err)
 	unlock()
 	if err := <-created; err == nil || len(w.networkRoutes()) != 0 {
 		t.Errorf("while the server is not attached: error %v, routes %v; want an error and no route", err, w.networkRoutes())
 	}
-	_, _, err = w.api.Server.AttachToNetwork(t.Context(), server, hcloud.ServerAttachToNetworkOpts{Network: w.network})
-	w.must(err)
+	w.attach(w.network, serverIDs(w.nodes)[0])
 	w.must(routes.CreateRoute(t.Context(), "", "", route))
 	if want := []string{"10.244.1.0/24 via " + w.privateIP(0)}; !slices.Equal(w.networkRoutes(), want) {
 		t.Errorf("routes %v, want %v", w.networkRoutes(), want)
-	}
-}
-
-// A network can only be moved to another IP range by making it anew.
-func TestANetworkThatWasMadeAnewIsFoundByItsName(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	r, _ := w.resyncOf(cloud)
-	instances, _ := cloud.InstancesV2()
-	internalIP := func() string {
-		meta, err := instances.InstanceMetadata(t.Context(), w.nodes[0])
-		if err != nil {
-			return err.Error()
-		}
-		for _, a := range meta.NodeAddresses {
-			if a.Type == corev1.NodeInternalIP {
-				return a.Address
-			}
-		}
-		return "none"
-	}
-	svc := newService("web", map[string]string{"use-private-ip": "true"}, 80)
-	w.ensure(cloud, svc)
-	if !r.Routes(t.Context()) || internalIP() != w.privateIP(0) {
-		t.Fatal("before the change")
-	}
-
-	server, _, err := w.api.Server.GetByName(t.Context(), "node-1")
-	w.must(err)
-	_, _, err = w.api.LoadBalancer.RemoveServerTarget(t.Context(), w.theLoadBalancer(), server)
-	w.must(err)
-	_, _, err = w.api.LoadBalancer.DetachFromNetwork(t.Context(), w.theLoadBalancer(),
-		hcloud.LoadBalancerDetachFromNetworkOpts{Network: w.network})
-	w.must(err)
-	w.deleteNetwork(server)
-	if got := internalIP(); !strings.Contains(got, `HCLOUD_NETWORK="internal"`) {
-		t.Errorf("while there is no network, the internal address is %q; want an error, so that the Node keeps its address", got)
-	}
-	w.createNetwork("10.9.0.0/16")
-	_, _, err = w.api.Server.AttachToNetwork(t.Context(), server, hcloud.ServerAttachToNetworkOpts{Network: w.network})
-	w.must(err)
-
-	if got := internalIP(); got != w.privateIP(0) {
-		t.Errorf("the internal address is %s, want %s", got, w.privateIP(0))
-	}
-	if want := []string{"10.244.1.0/24 via " + w.privateIP(0)}; !r.Routes(t.Context()) || !slices.Equal(w.networkRoutes(), want) {
-		t.Errorf("routes %v, want %v", w.networkRoutes(), want)
-	}
-	w.ensure(cloud, svc)
-	if lb := w.theLoadBalancer(); len(lb.PrivateNet) != 1 || lb.PrivateNet[0].Network.ID != w.network.ID || len(lb.Targets) != 1 {
-		t.Errorf("the load balancer: %+v, targets %+v", lb.PrivateNet, lb.Targets)
 	}
 }
 
@@ -473,12 +293,7 @@ func TestANewNodeIsUnavailableUntilItsRouteExists(t *testing.T) {
 
 	var refuse atomic.Bool
 	refuse.Store(true)
-	w.wire.setIntercept(func(r *http.Request) *http.Response {
-		if refuse.Load() && strings.HasSuffix(r.URL.Path, "add_route") {
-			return apiError(http.StatusServiceUnavailable, "unavailable")
-		}
-		return nil
-	})
+	w.refuseAs(503, "unavailable", func(r *http.Request) bool { return refuse.Load() && strings.HasSuffix(r.URL.Path, "add_route") })
 	_, err := kube.CoreV1().Nodes().Create(t.Context(), fresh.DeepCopy(), metav1.CreateOptions{})
 	w.must(err)
 	condition := func() string {
@@ -502,10 +317,7 @@ func TestANewNodeIsUnavailableUntilItsRouteExists(t *testing.T) {
 		len(w.theLoadBalancer().Targets) != 1 {
 		t.Errorf("%v, %d targets", err, len(w.theLoadBalancer().Targets))
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events,
-		"NodesSkipped 1 nodes are not targets yet because they have no route") {
-		t.Errorf("events: %s", events)
-	}
+	w.expectEvent("NodesSkipped 1 nodes are not targets yet because they have no route")
 
 	refuse.Store(false)
 	cloud.RouteFailed()

@@ -2,6 +2,7 @@ package ccm_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -190,6 +191,29 @@ func (w *world) remove(cloud *ccm.Cloud, svc *corev1.Service) {
 	w.t.Fatalf("the load balancer still exists after 20 syncs: %v", err)
 }
 
+// expectError makes a sync, and fails the test if that has no error, or one without one of the texts.
+func (w *world) expectError(cloud *ccm.Cloud, svc *corev1.Service, texts ...string) {
+	w.t.Helper()
+	_, err := w.tryEnsure(cloud, svc)
+	if err == nil {
+		w.t.Error("the sync has no error")
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			w.t.Errorf("%q is missing in: %v", text, err)
+		}
+	}
+}
+
+// expectStays fails the test if the Service may go.
+func (w *world) expectStays(cloud *ccm.Cloud, svc *corev1.Service) {
+	w.t.Helper()
+	if err := tryRemove(w.t.Context(), cloud, svc); err == nil {
+		w.t.Error("the Service may go")
+	}
+}
+
 func tryRemove(ctx context.Context, cloud *ccm.Cloud, svc *corev1.Service) error {
 	lbs, _ := cloud.LoadBalancer()
 	_, exists, err := lbs.GetLoadBalancer(ctx, "kubernetes", svc)
@@ -217,6 +241,61 @@ func (w *world) theLoadBalancer() *hcloud.LoadBalancer {
 		w.t.Fatalf("got %d load balancers, want 1", len(all))
 	}
 	return all[0]
+}
+
+// expectNone fails the test if the project has a load balancer.
+func (w *world) expectNone() {
+	w.t.Helper()
+	if left := w.loadBalancers(); len(left) > 0 {
+		w.t.Errorf("left: %v", left)
+	}
+}
+
+// expectNoWrites fails the test if the CCM has changed something since the last look at its calls.
+func (w *world) expectNoWrites() {
+	w.t.Helper()
+	if sent := writes(w.wire.take()); len(sent) > 0 {
+		w.t.Errorf("writes: %v", sent)
+	}
+}
+
+// expectQuiet fails the test if a sync without a change writes something.
+func (w *world) expectQuiet(cloud *ccm.Cloud, svc *corev1.Service) {
+	w.t.Helper()
+	w.wire.take()
+	w.ensure(cloud, svc)
+	w.expectNoWrites()
+}
+
+// setLabels replaces the labels of a load balancer, as a person does.
+func (w *world) setLabels(lb *hcloud.LoadBalancer, labels map[string]string) {
+	w.t.Helper()
+	_, _, err := w.api.LoadBalancer.Update(w.t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+	w.must(err)
+}
+
+// deleteServer deletes a server, as a person does.
+func (w *world) deleteServer(id int64) {
+	w.t.Helper()
+	_, _, err := w.api.Server.DeleteWithResult(w.t.Context(), &hcloud.Server{ID: id})
+	w.must(err)
+}
+
+// deleteLoadBalancer deletes a load balancer, as a person does.
+func (w *world) deleteLoadBalancer(lb *hcloud.LoadBalancer) {
+	w.t.Helper()
+	_, _, err := w.api.LoadBalancer.DeleteWithResult(w.t.Context(), lb)
+	w.must(err)
+}
+
+// create makes a load balancer as a person does, by default of type lb11 and in fsn1.
+func (w *world) create(opts hcloud.LoadBalancerCreateOpts) *hcloud.LoadBalancer {
+	w.t.Helper()
+	opts.LoadBalancerType = cmp.Or(opts.LoadBalancerType, &hcloud.LoadBalancerType{Name: "lb11"})
+	opts.Location = cmp.Or(opts.Location, &hcloud.Location{Name: "fsn1"})
+	made, _, err := w.api.LoadBalancer.Create(w.t.Context(), opts)
+	w.must(err)
+	return made.LoadBalancer
 }
 
 // must fails the test if a call of the test itself failed. Then it lets all actions finish.
@@ -264,7 +343,8 @@ func targetIDs(lb *hcloud.LoadBalancer) (ids []int64) {
 
 func serverIDs(nodes []*corev1.Node) (ids []int64) {
 	for _, n := range nodes {
-		id, _ := strconv.ParseInt(strings.TrimPrefix(n.Spec.ProviderID, "ccm-from-scratch://"), 10, 64)
+		_, number, _ := strings.Cut(n.Spec.ProviderID, "://")
+		id, _ := strconv.ParseInt(number, 10, 64)
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)

@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -27,7 +28,7 @@ import (
 //go:embed ccm-from-scratch.yaml
 var Manifest []byte
 
-// Objects splits a manifest into its objects, in the order in which to create them. An error names the
+// Objects splits a manifest into its objects, to be created in this order. An error names the
 // document that is not a Kubernetes object.
 func Objects(manifest []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
@@ -73,7 +74,7 @@ type Settings struct {
 	PodAnnotations map[string]string
 }
 
-// With applies the settings to the Deployment among objects, which must have exactly one container. It
+// With applies the settings to the Deployment among objects. It must have exactly one container. With
 // is the counterpart of --set of the chart, for programs that cannot render the chart.
 func (s Settings) With(objects []*unstructured.Unstructured) error {
 	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
@@ -109,14 +110,8 @@ func (s Settings) With(objects []*unstructured.Unstructured) error {
 		// Readiness is served next to the metrics, and not where the manifest says any more.
 		c.ReadinessProbe.HTTPGet = c.LivenessProbe.HTTPGet.DeepCopy()
 	}
-	if len(s.NodeSelector) > 0 && pod.Spec.NodeSelector == nil {
-		pod.Spec.NodeSelector = map[string]string{}
-	}
-	maps.Copy(pod.Spec.NodeSelector, s.NodeSelector)
-	if len(s.PodAnnotations) > 0 && pod.Annotations == nil {
-		pod.Annotations = map[string]string{}
-	}
-	maps.Copy(pod.Annotations, s.PodAnnotations)
+	pod.Spec.NodeSelector = labels.Merge(pod.Spec.NodeSelector, s.NodeSelector)
+	pod.Annotations = labels.Merge(pod.Annotations, s.PodAnnotations)
 	changed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d)
 	if err != nil {
 		return fmt.Errorf("encoding the Deployment %s: %w", d.Name, err)

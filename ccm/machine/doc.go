@@ -1,5 +1,5 @@
 // Package machine is the bridge between Machine objects and clouds: the contract that each cloud's provider fulfils,
-// and what providers share.
+// and code that providers share.
 //
 // The contract is that of Kubermatic's machine-controller (its guide "implement a new provider"), with a context as the
 // first argument. To add a cloud:

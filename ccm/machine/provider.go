@@ -18,7 +18,7 @@ import (
 // Provider makes, finds and removes the instances of Machines in one cloud. All methods may be called at the same time
 // for different Machines, and are called again after an error, or after the program has died at any point.
 type Provider interface {
-	// AddDefaults returns the spec with the provider's defaults for what is not set. It must not change what is set,
+	// AddDefaults returns the spec with the provider's defaults for fields that are not set. It must not change other fields,
 	// and must not call the cloud's API.
 	AddDefaults(ctx context.Context, spec v1alpha1.MachineSpec) (v1alpha1.MachineSpec, error)
 
@@ -27,15 +27,15 @@ type Provider interface {
 	// possible some day, such as a type that retires.
 	Validate(ctx context.Context, spec v1alpha1.MachineSpec) (warnings []string, err error)
 
-	// Get returns the instance of a Machine. It returns [ErrInstanceNotFound] only if the cloud has said that there is none, which
-	// the controller does not believe at once. An error of the API, or an answer that lacks something, is another error.
+	// Get returns the instance of a Machine. It returns [ErrInstanceNotFound] only if the cloud says that none exists. The controller
+	// does not believe that at once. An error of the API, or an answer that lacks something, is another error.
 	Get(ctx context.Context, m *v1alpha1.Machine) (Instance, error)
 
 	// GetCloudConfig returns the configuration and the name of the cloud provider for the kubelet. The name is "external" where
 	// a cloud-controller-manager does the work.
 	GetCloudConfig(ctx context.Context, spec v1alpha1.MachineSpec) (config, name string, err error)
 
-	// Create makes the instance of a Machine, or returns the one that an earlier call has made: it never makes a second
+	// Create makes the instance of a Machine, or returns the one from an earlier call: it never makes a second
 	// one. The instance need not run yet.
 	Create(ctx context.Context, m *v1alpha1.Machine, data *Data, userData string) (Instance, error)
 
@@ -71,7 +71,7 @@ type Data struct {
 	Client client.Client
 }
 
-// Instance is what a cloud has made for a Machine.
+// Instance is the machine that a cloud runs for a Machine.
 type Instance interface {
 	Name() string
 	// ID is the cloud's identifier.
@@ -113,7 +113,7 @@ var (
 type TerminalError struct {
 	// Reason is one word, such as InvalidConfiguration.
 	Reason string
-	// Message says what is wrong and what to change.
+	// Message names the mistake and its correction.
 	Message string
 	// Err is the cause. It may be nil.
 	Err error

@@ -13,12 +13,12 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 )
 
-// Resolver reads configuration values, which are inline, in a Secret, in a ConfigMap or in the environment.
+// Resolver reads configuration values. They are inline, in a Secret, in a ConfigMap or in the environment.
 type Resolver struct {
 	// Client reads Secrets and ConfigMaps. It should have no cache, since a cache watches all Secrets of the cluster. If nil,
 	// references are errors.
 	Client client.Reader
-	// Namespace is where Secrets and ConfigMaps are whose reference names no namespace.
+	// Namespace is the default namespace of Secrets and ConfigMaps.
 	Namespace string
 	// Getenv returns a variable of the environment. If nil, it is os.Getenv.
 	Getenv func(string) string

@@ -51,14 +51,14 @@ func main() {
 	os.Exit(cli.Run(newCommand(genericapiserver.SetupSignalHandler())))
 }
 
-// newCommand returns the command, which ends when stop is closed.
+// newCommand returns the command. It ends when stop is closed.
 func newCommand(stop <-chan struct{}) *cobra.Command {
 	opts, err := options.NewCloudControllerManagerOptions()
 	if err != nil {
 		exit(err)
 	}
 	opts.KubeCloudShared.CloudProvider.Name = ccm.ProviderName
-	// With the default of 1, one Service whose load balancer is locked delays all others.
+	// With the default of 1, one Service with a locked load balancer delays all others.
 	opts.ServiceController.ConcurrentServiceSyncs = workers
 	opts.NodeController.ConcurrentNodeSyncs = workers
 	opts.Generic.ClientConnection.QPS, opts.Generic.ClientConnection.Burst = kubeQPS, kubeBurst
@@ -77,7 +77,7 @@ func newCommand(stop <-chan struct{}) *cobra.Command {
 		"variables: see ccm/README.md."
 	run := command.RunE
 	command.RunE = func(cmd *cobra.Command, args []string) error {
-		// The flag is the one of k8s.io/component-base, which prints its own version.
+		// The flag is that of k8s.io/component-base. It would print the version of that library.
 		if v := cmd.Flags().Lookup("version").Value.String(); v == "true" || v == "raw" {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), ccm.ProviderName, versions())
 			return err
@@ -87,7 +87,7 @@ func newCommand(stop <-chan struct{}) *cobra.Command {
 	return command
 }
 
-// versions returns the versions of this program and of what it is built from.
+// versions returns the versions of this program, of its libraries and of Go.
 func versions() string {
 	libraries := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -102,7 +102,7 @@ func versions() string {
 }
 
 // reportVersion makes the libraries of Kubernetes report this program's version too, in their log line and
-// in the metric of the build. They accept only a version that starts with their own, which is v0.0.0.
+// in the metric of the build. They accept only a version that starts with their own, v0.0.0.
 func reportVersion() {
 	own := strings.TrimPrefix(ccm.Version(), "v")
 	if err := version.SetDynamicVersion("v" + own); err != nil {
@@ -199,7 +199,7 @@ func serveMetrics(address string, cloud *ccm.Cloud) {
 		"HCLOUD_METRICS_ADDRESS", address)
 }
 
-// handler serves /metrics, and /readyz, which answers 503 while the provider does not believe the API's
+// handler serves /metrics and /readyz. The latter answers 503 while the provider does not believe the API's
 // answers.
 func handler(cloud *ccm.Cloud) http.Handler {
 	mux := http.NewServeMux()

@@ -49,7 +49,7 @@ func (c instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (boo
 }
 
 // find returns the instance of a Node: that of its provider ID, or of its name while it has none. A name may be given to another
-// instance, an ID never. The error has cloudprovider.InstanceNotFound if it is proven that there is none.
+// instance, an ID never. The error has cloudprovider.InstanceNotFound if it is proven that none exists.
 func (c instances) find(ctx context.Context, node *corev1.Node) (*Instance, error) {
 	if node.Spec.ProviderID != "" {
 		id, err := ParseProviderID(node)

@@ -35,7 +35,7 @@ func New(client *Client) *Cloud {
 	return &Cloud{client: client, synced: func() bool { return false }}
 }
 
-// Initialize implements cloudprovider.Interface. Loops of your own would start here, when this process has become the leader.
+// Initialize implements cloudprovider.Interface. Your own loops would start here, when this process becomes the leader.
 func (c *Cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
 
 // SetInformers implements cloudprovider.InformerUser.
@@ -69,7 +69,7 @@ func (c *Cloud) ProviderName() string { return Name }
 func (c *Cloud) HasClusterID() bool { return true }
 
 // MakeProviderID returns the provider ID of an instance: example://<zone>/<ID>. Kubernetes never allows a change of it, so choose the form
-// once, and of what never changes.
+// once, and of parts that never change.
 func MakeProviderID(zone, id string) string { return Name + "://" + zone + "/" + id }
 
 // ParseProviderID returns the instance's ID in the provider ID of a node of ours.

@@ -11,8 +11,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// routes serves the route controller, which wants a route from the pod range of each Node to its instance. It lists the routes, compares
-// them with the Nodes, and creates and deletes what differs.
+// routes serves the route controller. It wants a route from the pod range of each Node to its instance: it lists the routes, compares
+// them with the Nodes, creates those that lack and deletes the others.
 type routes struct{ *Cloud }
 
 // ListRoutes implements cloudprovider.Routes. The controller deletes those in the cluster's pod range that belong to no Node, and leaves

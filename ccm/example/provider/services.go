@@ -21,17 +21,17 @@ const region = "north"
 // addressWait is the time until the service controller asks again for an address that is not there yet.
 const addressWait = 500 * time.Millisecond
 
-// loadBalancers serves the service controller, which wants a load balancer for each Service of type LoadBalancer. Each method begins
-// with what is there, so that it can end what another process has begun, and writes nothing if nothing differs.
+// loadBalancers serves the service controller. It wants a load balancer for each Service of type LoadBalancer. Each method begins
+// with a look at the cloud, so that it can end the work of another process, and writes nothing if nothing differs.
 type loadBalancers struct{ *Cloud }
 
 // GetLoadBalancerName implements cloudprovider.LoadBalancer. The name is made of the UID of the Service. The cloud has no labels, and the
-// name is written in the request that creates the load balancer: so there is not a moment in which its owner is unknown.
+// name is written in the request that creates the load balancer: so its owner is known at every moment.
 func (c loadBalancers) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
 	return cloudprovider.DefaultLoadBalancerName(service)
 }
 
-// find returns the load balancer of a Service, or nil if it is proven that there is none.
+// find returns the load balancer of a Service, or nil if it is proven that it has none.
 func (c loadBalancers) find(ctx context.Context, service *corev1.Service) (name string, b *LoadBalancer, err error) {
 	name = c.GetLoadBalancerName(ctx, "", service)
 	if b, err = c.client.LoadBalancer(ctx, name); err != nil {
@@ -74,7 +74,7 @@ func (c loadBalancers) EnsureLoadBalancer(ctx context.Context, _ string, service
 	return status(b), nil
 }
 
-// UpdateLoadBalancer implements cloudprovider.LoadBalancer. The nodes have changed.
+// UpdateLoadBalancer implements cloudprovider.LoadBalancer. It is called after a change of the nodes.
 func (c loadBalancers) UpdateLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) error {
 	want, err := c.plan(ctx, service, nodes)
 	if err != nil {

@@ -61,7 +61,7 @@ type actionWait struct {
 	ended    chan struct{} // closed when latest has ended, or it is missing
 }
 
-// look asks the resource of an action, instead of the action, how far it is. The last look then shows what the action has made.
+// look asks the resource of an action, instead of the action, how far it is. The last look then shows the result, too.
 type look func(context.Context) (Progress, error)
 
 // Progress is what a look shows. If it is unknown, the action itself is asked.
@@ -101,8 +101,7 @@ func (w *Waiter) Wait(ctx context.Context, action *hcloud.Action) error {
 	return w.waitFor(ctx, action, 0, nil)
 }
 
-// WaitPatiently is wait for an action whose end another poll will probably notice: its own first poll comes later by
-// patience.
+// WaitPatiently is Wait, with a first poll that comes later by patience: probably another poll notices the end.
 func (w *Waiter) WaitPatiently(ctx context.Context, action *hcloud.Action, patience time.Duration) error {
 	return w.waitFor(ctx, action, patience, nil)
 }
@@ -147,7 +146,7 @@ func HasEnded(action *hcloud.Action) bool {
 	return action.Status == hcloud.ActionStatusSuccess || action.Status == hcloud.ActionStatusError
 }
 
-// resultOf returns the error of an action that has ended.
+// resultOf returns the error of a failed action, or nil.
 func resultOf(action *hcloud.Action) error {
 	if action != nil && action.Status == hcloud.ActionStatusError {
 		return fmt.Errorf("action %d (%s) failed: %w", action.ID, action.Command, action.Error())
@@ -155,8 +154,7 @@ func resultOf(action *hcloud.Action) error {
 	return nil
 }
 
-// join returns the wait for an action, which all its callers share, and when the action has probably ended. leave must be
-// called at the end.
+// join returns the wait that all callers share for an action, and its probable end. leave must be called at the end.
 func (w *Waiter) join(action *hcloud.Action, l look) (wait *actionWait, probable time.Time, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,8 +178,8 @@ func (w *Waiter) join(action *hcloud.Action, l look) (wait *actionWait, probable
 	}
 }
 
-// poll asks for the action, and for all others that have probably ended. It returns the delay before the next
-// poll, or 0 if the action has ended. Shortly after another poll, it only returns a delay.
+// poll asks for the action, and for all others that are probably over. It returns the delay before the next
+// poll, or 0 at the end of the action. Shortly after another poll, it only returns a delay.
 func (w *Waiter) poll(ctx context.Context, id int64, wait *actionWait) (time.Duration, error) {
 	unlock, err := w.polling.Lock(ctx, "")
 	if err != nil {
@@ -195,25 +193,21 @@ func (w *Waiter) poll(ctx context.Context, id int64, wait *actionWait) (time.Dur
 		}
 		delay = w.afterPoll(wait)
 	}
-	select {
-	case <-wait.ended:
-		if wait.missing {
-			return 0, errors.New("it does not exist any more")
-		}
-		return 0, nil
-	default:
+	switch {
+	case !isClosed(wait.ended):
 		return max(delay, time.Millisecond), nil
+	case wait.missing:
+		return 0, errors.New("it does not exist any more")
 	}
+	return 0, nil
 }
 
 // due returns the actions to ask for, or the delay until the next poll may be made.
 func (w *Waiter) due(id int64, wait *actionWait) (ids []int64, delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	select {
-	case <-wait.ended:
+	if isClosed(wait.ended) {
 		return nil, 0
-	default:
 	}
 	now := w.Clock.Now()
 	if delay := w.polledAt.Add(pollSpacing).Sub(now); delay > 0 {
@@ -311,8 +305,8 @@ func (w *Waiter) afterPoll(wait *actionWait) time.Duration {
 	return delay
 }
 
-// pauseAfter returns the delay before the next poll for an action that has run for so long: half a second, and later a quarter of that
-// time. So an action that takes d is noticed to have ended within max(d/4, 500 ms), and one that hangs for 10 s costs about 11 polls.
+// pauseAfter returns the delay before the next poll for an action of this age: half a second, and later a quarter of the age.
+// So the end of an action that takes d is noticed within max(d/4, 500 ms), and one that hangs for 10 s costs about 11 polls.
 func pauseAfter(ran time.Duration) time.Duration { return max(ran/4, usualAction) }
 
 // usualAction is how long most actions take, and usually how long those take that take longer and are frequent.
@@ -358,9 +352,8 @@ func (s *SlowActions) WaitLooking(ctx context.Context, resource int64, action *h
 	return err
 }
 
-// Check returns an *PendingError if the resource's slow action is still running. An action that has
-// ended, also with an error, or cannot be read is forgotten: the resource itself shows its result, but one that was read
-// before may not. ended reports that.
+// Check returns an *PendingError if the resource's slow action is still running. Any other action is forgotten, even one that
+// failed or cannot be read: the resource itself shows its result. ended reports that the resource must be read again for that.
 func (s *SlowActions) Check(ctx context.Context, resource int64) (ended bool, err error) {
 	s.mu.Lock()
 	id, slow := s.ids[resource]

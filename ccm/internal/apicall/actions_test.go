@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// actionsAPI answers questions about actions, each of which ends at a time.
+// actionsAPI answers questions about actions. Each ends at a time.
 type actionsAPI struct {
 	mu    sync.Mutex
 	ends  map[int64]time.Time

@@ -17,16 +17,16 @@ type Cache[T any] struct {
 	ttl   time.Duration
 	fetch func(context.Context) (T, error)
 
-	fetching chan struct{} // held during a fetch; waiting for it respects a context
+	fetching KeyLock // held during a fetch, with the empty key
 	mu       sync.Mutex
 	value    T
 	at       time.Time
 	valid    bool
 }
 
-// NewCache returns a cache of what fetch returns.
+// NewCache returns a cache of the value from fetch.
 func NewCache[T any](clk clock.PassiveClock, ttl time.Duration, fetch func(context.Context) (T, error)) *Cache[T] {
-	return &Cache[T]{clock: clk, ttl: ttl, fetch: fetch, fetching: make(chan struct{}, 1)}
+	return &Cache[T]{clock: clk, ttl: ttl, fetch: fetch}
 }
 
 // Listing returns a fetch of all things of a kind, for a cache.
@@ -43,12 +43,11 @@ func Listing[T any](kind string, all func(context.Context) ([]T, error)) func(co
 // Get returns the value, at most ttl old.
 func (c *Cache[T]) Get(ctx context.Context) (T, error) {
 	var none T
-	select {
-	case c.fetching <- struct{}{}:
-		defer func() { <-c.fetching }()
-	case <-ctx.Done():
-		return none, context.Cause(ctx)
+	unlock, err := c.fetching.Lock(ctx, "")
+	if err != nil {
+		return none, err
 	}
+	defer unlock()
 	if value, known := c.Peek(); known {
 		return value, nil
 	}

@@ -55,7 +55,9 @@ func TestACachedValueIsFetchedAgainWhenItIsTooOld(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	c.Forget()
-	c.fetching <- struct{}{} // another caller fetches
+	if _, free := c.fetching.TryLock(""); !free { // another caller fetches
+		t.Fatal("a fetch that has ended holds the lock")
+	}
 	if _, err := c.Get(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that gives up: %v", err)
 	}

@@ -73,7 +73,7 @@ const doubtRetry = 30 * time.Second
 // busyRetry is the delay before a sync is repeated that met a running action.
 const busyRetry = 5 * time.Second
 
-// StatusOf returns the HTTP status of an API error, or 0 if there was no answer.
+// StatusOf returns the HTTP status of an API error, or 0 without an answer.
 func StatusOf(err error) int {
 	var apiErr hcloud.Error
 	if errors.As(err, &apiErr) && apiErr.Response() != nil {
@@ -117,7 +117,7 @@ type DoubtError struct{ Reason, Text string }
 
 func (e *DoubtError) Error() string { return e.Text }
 
-// Errors holds the errors of a load balancer's parts, in the order in which they happened.
+// Errors holds the errors of a load balancer's parts, the first one first.
 type Errors []error
 
 // Error shows the first errors. Many targets may fail for the same reason.

@@ -18,12 +18,12 @@ var ErrNotLeader = errors.New("the request was not sent: another cloud-controlle
 
 // LeaderFence prevents writes to the cloud by a CCM that is not the leader any more.
 //
-// client-go ends a process that has lost its Lease, but not at once. A process that was frozen (a
+// client-go ends a process without its Lease, but not at once. A process that was frozen (a
 // suspended machine, a starved CPU) continues for up to the renew deadline, with old caches, and could
 // undo the changes of its successor. So each write first checks whether another process can hold the
 // Lease. That is impossible until the Lease duration has passed since the last renewal; this process
-// wrote the renewal time with its own clock. After that the fence reads the Lease again, which costs
-// one request per Lease duration while there are writes.
+// wrote the renewal time with its own clock. After that the fence reads the Lease again: at most one
+// request per Lease duration.
 //
 // Not covered: a freeze between the check and the arrival of the request. Only the cloud could detect
 // that.
@@ -33,7 +33,7 @@ type LeaderFence struct {
 	clock  clock.PassiveClock
 	// host is the start of this process's identity. client-go generates it: <host name>_<random>.
 	host string
-	// since is the time at which this process began to lead. It had acquired the Lease before.
+	// since is the time of the call to Raise. The process acquired the Lease before.
 	since time.Time
 
 	mu         sync.Mutex

@@ -1,6 +1,7 @@
 package apicall
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/exp/ctxutil"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // apiMetrics counts each attempt of each API call, as the rate limit does. hcloud-go's own
@@ -25,43 +27,42 @@ type apiMetrics struct {
 }
 
 func newAPIMetrics(reg prometheus.Registerer) *apiMetrics {
-	m := &apiMetrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+	f := promauto.With(reg)
+	return &apiMetrics{
+		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "hcloud_api_requests_total",
 			Help: "Answered requests to the Hetzner Cloud API, by HTTP status, method and endpoint.",
 		}, []string{"code", "method", "api_endpoint"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "hcloud_api_request_duration_seconds",
 			Help:    "Duration of one request to the Hetzner Cloud API until its answer was read.",
 			Buckets: prometheus.DefBuckets,
 		}, []string{"method"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+		inFlight: f.NewGauge(prometheus.GaugeOpts{
 			Name: "hcloud_api_in_flight_requests",
 			Help: "Requests to the Hetzner Cloud API that currently wait for an answer.",
 		}),
-		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+		retries: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "hcloud_api_retries_total",
 			Help: "Repeated requests to the Hetzner Cloud API, by reason, method and endpoint.",
 		}, []string{"reason", "method", "api_endpoint"}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+		failures: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "hcloud_api_request_failures_total",
 			Help: "Requests to the Hetzner Cloud API without an answer (connection, timeout, body cut off).",
 		}, []string{"method", "api_endpoint"}),
-		remaining: prometheus.NewGauge(prometheus.GaugeOpts{
+		remaining: f.NewGauge(prometheus.GaugeOpts{
 			Name: "hcloud_api_rate_limit_remaining",
 			Help: "Remaining requests of the rate limit according to the last answer.",
 		}),
+		purposes: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "ccm_api_requests_total",
+			Help: "Requests to the Hetzner Cloud API, answered or not, by the controller that needed them and the purpose.",
+		}, []string{"controller", "purpose"}),
+		held: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "ccm_api_requests_held_back_total",
+			Help: "Requests of periodic work that were not sent because little of the rate limit remains, by controller and purpose.",
+		}, []string{"controller", "purpose"}),
 	}
-	m.purposes = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "ccm_api_requests_total",
-		Help: "Requests to the Hetzner Cloud API, answered or not, by the controller that needed them and the purpose.",
-	}, []string{"controller", "purpose"})
-	m.held = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "ccm_api_requests_held_back_total",
-		Help: "Requests of periodic work that were not sent because little of the rate limit remains, by controller and purpose.",
-	}, []string{"controller", "purpose"})
-	reg.MustRegister(m.requests, m.duration, m.inFlight, m.retries, m.failures, m.remaining, m.purposes, m.held)
-	return m
 }
 
 // sent counts a request that is sent.
@@ -78,12 +79,7 @@ func (m *apiMetrics) heldBack(ctx context.Context) {
 
 // endpointLabel returns the path of the operation without identifiers, so that the label has few
 // values.
-func endpointLabel(req *http.Request) string {
-	if p := ctxutil.OpPath(req.Context()); p != "" {
-		return p
-	}
-	return "unknown"
-}
+func endpointLabel(req *http.Request) string { return cmp.Or(ctxutil.OpPath(req.Context()), "unknown") }
 
 func (m *apiMetrics) observe(req *http.Request, resp *http.Response, took time.Duration) {
 	if resp == nil {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// purpose says for which controller a request is made, and why. The metric shows it, and the rate limit's
+// purpose names the controller that needs a request, and the reason. The metric shows it, and the rate limit's
 // reserve depends on it.
 type purpose struct {
 	controller, name string
@@ -14,7 +14,7 @@ type purpose struct {
 	token    *workToken
 }
 
-// workToken is the token with which one piece of work, such as a sync, has read.
+// workToken is the token of the first answer to one piece of work, such as a sync.
 type workToken struct {
 	mu    sync.Mutex
 	token string
@@ -32,7 +32,7 @@ func (w *workToken) read(token string) {
 	}
 }
 
-// mayWrite reports whether the work may write with the token: what it has read with another one may be about another project.
+// mayWrite reports whether the work may write with the token: an answer to another token may be about another project.
 func (w *workToken) mayWrite(token string) bool {
 	if w == nil {
 		return true
@@ -74,7 +74,7 @@ func withPurpose(ctx context.Context, p purpose) context.Context {
 	return context.WithValue(ctx, purposeKey{}, p)
 }
 
-// waiting marks the questions about an action, whose number depends on the cloud's speed.
+// waiting marks the questions about an action: their number depends on the cloud's speed.
 func waiting(ctx context.Context) context.Context {
 	p := PurposeOf(ctx)
 	p.name, p.Periodic = "action", false

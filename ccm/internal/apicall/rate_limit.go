@@ -19,7 +19,7 @@ const (
 	// from time to time shows whether others still use up the limit.
 	heldBackInterval = 10 * time.Second
 	// firstRefusal is how long all requests wait after the first answer 429 that does not say what remains. The time
-	// doubles up to longestRefusal, which an urgent request can wait for.
+	// doubles up to longestRefusal, and an urgent request waits that long.
 	firstRefusal   = backoffBase
 	longestRefusal = 20 * time.Second
 	// longestRetryAfter limits what such an answer may ask for.
@@ -27,11 +27,11 @@ const (
 )
 
 // rateLimit follows the project's rate limit by the headers of the answers. Everything that runs in the
-// project shares the limit: 3600 requests, of which one comes back per second.
+// project shares the limit: 3600 requests, and one comes back per second.
 //
 // Below the reserve, periodic reads fail without a request, and are made again with the next round. When
 // nothing remains, each request waits for its turn: one per second, not one per retry. Writes are never held
-// back: a repair that has begun ends.
+// back, so that every repair ends.
 type rateLimit struct {
 	clock clock.Clock
 
@@ -112,7 +112,7 @@ func (l *rateLimit) refusal(periodic bool, waited time.Duration) (wait time.Dura
 	return wait, l.answered, nil
 }
 
-// awaitRefusals returns when the request may be sent, after refusals of others.
+// awaitRefusals blocks while the API is answering other requests with 429.
 func (l *rateLimit) awaitRefusals(ctx context.Context, periodic bool) error {
 	for start := l.clock.Now(); ; {
 		wait, answered, err := l.refusal(periodic, l.clock.Since(start))
@@ -150,7 +150,7 @@ func (l *rateLimit) admit(ctx context.Context, read bool) error {
 	return err
 }
 
-// take takes one request out of what remains, or returns the time until its turn.
+// take takes one of the remaining requests, or returns the time until its turn.
 func (l *rateLimit) take(periodic bool) (time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,7 @@
 package apicall
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,17 +9,17 @@ import (
 	"time"
 )
 
+// writeToken writes a file as if at the second.
+func writeToken(file, content string, second int) error {
+	when := time.Date(2026, 11, 20, 12, 0, second, 0, time.UTC)
+	return errors.Join(os.WriteFile(file, []byte(content), 0o600), os.Chtimes(file, when, when))
+}
+
 func TestTheTokenFollowsItsFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
-	start := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	write := func(content string, at time.Duration) func() error {
-		return func() error {
-			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-				return err
-			}
-			return os.Chtimes(file, start.Add(at), start.Add(at))
-		}
+	write := func(content string, second int) func() error {
+		return func() error { return writeToken(file, content, second) }
 	}
 	s := &TokenSource{file: file}
 	for _, step := range []struct {
@@ -30,11 +31,11 @@ func TestTheTokenFollowsItsFile(t *testing.T) {
 		{"the file is empty", write(" \n", 0), ""},
 		{"the file has a token", write("first\n", 0), "first"},
 		{"nothing has changed", write("other\n", 0), "first"}, // the same time and size: it is not read again
-		{"only its time has changed", write("third\n", time.Second), "third"},
-		{"only its size has changed", write("the fourth\n", time.Second), "the fourth"},
-		{"the file is empty for a moment", write("", 2*time.Second), "the fourth"},
+		{"only its time has changed", write("third\n", 1), "third"},
+		{"only its size has changed", write("the fourth\n", 1), "the fourth"},
+		{"the file is empty for a moment", write("", 2), "the fourth"},
 		{"the file is gone for a moment", func() error { return os.Remove(file) }, "the fourth"},
-		{"the file is there again", write("fifth\n", 3*time.Second), "fifth"},
+		{"the file is there again", write("fifth\n", 3), "fifth"},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatal(err)

@@ -85,7 +85,7 @@ func budgetFor(reason string) time.Duration {
 // DefaultJitter returns a random factor around 1.
 func DefaultJitter() float64 { return 0.5 + rand.Float64() }
 
-// errTokenChanged is the error of a write that is based on what was read with another token, which may be that of another project.
+// errTokenChanged is the error of a write that is based on answers to another token, possibly about another project.
 var errTokenChanged = errors.New("the token changed since the work began: nothing was written; will try again")
 
 // permit returns the token for a request, or an error if a write must not be sent now.
@@ -243,7 +243,7 @@ func (t *transport) backoff(attempt int, resp *http.Response) time.Duration {
 // retryReason reports whether repeating the request is safe and useful, and the reason for the metric.
 // It is safe for an idempotent request (GET, PUT, DELETE), or if the answer says that the request was
 // refused. A POST with an unknown result (timeout, dropped connection, 5xx) is not repeated, because it
-// may have created something; the next sync checks that.
+// may have worked; the next sync checks that.
 func retryReason(method string, resp *http.Response, err error) (reason string, retry bool) {
 	idempotent := method == http.MethodGet || method == http.MethodPut || method == http.MethodDelete
 	if err != nil {

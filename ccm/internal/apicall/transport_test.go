@@ -144,16 +144,25 @@ func TestTransportFollowsRetryAfterWithinItsBudget(t *testing.T) {
 	}
 }
 
+// silent is an API that never answers. It uses no network, so that only the provider's own timeout counts.
+type silent struct{ attempts atomic.Int32 }
+
+func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.attempts.Add(1)
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
 func TestTransportEndsAnAttemptWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	api := &ccmtest.Silent{}
+	api := &silent{}
 	client := NewClient(ClientSettings{Endpoint: "http://silent.invalid", RequestTimeout: time.Millisecond}, NewTokenSource("secret", ""),
 		ccmtest.NewAutoClock(), prometheus.NewRegistry(), api, DefaultJitter, nil)
 	_, _, err := client.Server.GetByID(t.Context(), 1)
 	if err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
 		t.Errorf("got %v", err)
 	}
-	if n := api.Attempts.Load(); n != maxAttempts {
+	if n := api.attempts.Load(); n != maxAttempts {
 		t.Errorf("%d attempts, want %d", n, maxAttempts)
 	}
 }
@@ -242,17 +251,7 @@ func gather(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
 func TestTransportReadsATokenFileAgainWhenItChanges(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
-	write := func(token string, age time.Duration) {
-		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		when := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).Add(age)
-		if err := os.Chtimes(file, when, when); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("old", 0)
-	rotated := false
+	rotated, err := false, writeToken(file, "old\n", 0)
 	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		if rotated && r.Header.Get("Authorization") != "Bearer new" {
 			ccmtest.ReplyError(w, 401, "unauthorized")
@@ -262,21 +261,17 @@ func TestTransportReadsATokenFileAgainWhenItChanges(t *testing.T) {
 	})
 	cloud, _ := clientOf(api, NewTokenSource("", file), nil)
 	get := func() error { _, _, err := cloud.client.Server.GetByID(t.Context(), 7); return err }
-	if err := get(); err != nil {
+	if err := errors.Join(err, get()); err != nil {
 		t.Fatal(err)
 	}
 	rotated = true
 	if err := get(); !hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) {
 		t.Errorf("with the old token: %v", err)
 	}
-	write("new", time.Second)
-	if err := get(); err != nil {
+	if err := errors.Join(writeToken(file, "new\n", 1), get()); err != nil {
 		t.Errorf("with the new token: %v", err)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	if err := get(); err != nil {
+	if err := errors.Join(os.Remove(file), get()); err != nil {
 		t.Errorf("while the file is being replaced: %v", err)
 	}
 }
@@ -329,13 +324,7 @@ func TestARequestSurvivesARotationOfTheToken(t *testing.T) {
 func TestAWriteNeedsTheTokenOfItsReads(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
-	write := func(token string, second int) {
-		when := time.Date(2026, 11, 20, 12, 0, second, 0, time.UTC)
-		if err := errors.Join(os.WriteFile(file, []byte(token), 0o600), os.Chtimes(file, when, when)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("old", 0)
+	written := writeToken(file, "old", 0)
 	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			ccmtest.Reply(w, 200, `{"server":{"id":7}}`)
@@ -350,11 +339,11 @@ func TestAWriteNeedsTheTokenOfItsReads(t *testing.T) {
 		return err
 	}
 	work := Urgently(t.Context(), ControllerService, "ensure")
-	if err := errors.Join(read(work), change(work)); err != nil {
+	if err := errors.Join(written, read(work), change(work)); err != nil {
 		t.Errorf("with the same token: %v", err)
 	}
-	write("new", 1)
-	if err := change(waiting(work)); !errors.Is(err, errTokenChanged) {
+	written = writeToken(file, "new", 1)
+	if err := change(waiting(work)); written != nil || !errors.Is(err, errTokenChanged) {
 		t.Errorf("with another token: %v", err)
 	}
 	for _, r := range api.Recorded() {

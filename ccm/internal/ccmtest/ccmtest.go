@@ -1,4 +1,4 @@
-// Package ccmtest holds what the tests of several packages need: an API that a test answers for, a clock, and a Node.
+// Package ccmtest holds helpers for the tests of several packages: an API with a test's answers, a clock, and a Node.
 package ccmtest
 
 import (
@@ -16,7 +16,7 @@ import (
 // Call is a request that reached the API.
 type Call struct{ Method, Path, Token, UserAgent string }
 
-// API is an API whose answers come from a test's handler.
+// API is an API with the answers of a test's handler.
 type API struct {
 	*httptest.Server
 	mu    sync.Mutex

@@ -8,8 +8,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// AutoClock is a clock on which each wait ends at once: a new timer advances the time by its duration
-// and fires. Now tells how much time the waits would have taken.
+// AutoClock is a clock that ends each wait at once: a new timer advances the time by its duration
+// and fires. Now adds the time of all waits up.
 type AutoClock struct {
 	*testingclock.FakeClock
 	mu sync.Mutex

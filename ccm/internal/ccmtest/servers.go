@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 )
 
@@ -72,20 +71,4 @@ func CutOff(w http.ResponseWriter) {
 	_, _ = w.Write([]byte(`{"server": {"id": 1`))
 	_ = http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
-}
-
-// BareHandler is Bare as a handler.
-func BareHandler(code int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
-}
-
-// Silent is an API that never answers. It uses no network, so that only the provider's own timeout
-// counts.
-type Silent struct{ Attempts atomic.Int32 }
-
-// RoundTrip implements http.RoundTripper.
-func (s *Silent) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.Attempts.Add(1)
-	<-r.Context().Done()
-	return nil, r.Context().Err()
 }

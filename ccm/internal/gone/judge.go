@@ -8,15 +8,15 @@ import (
 // Again is the time between the first answer without an object and the one that is believed.
 const Again = 10 * time.Second
 
-// Finding is an answer, and when a doubt may have ended.
+// Finding is an answer.
 type Finding struct {
 	Answer
-	// Wait is the time after which a doubt may have ended.
+	// Wait is the least time until a doubt may end.
 	Wait time.Duration
 }
 
-// Case is what is known about an object that the API does not show, for a caller that keeps no record of what has been missing since
-// when: the machine controller has that in its Machines. An answer without an object proves little. It may be wrong, as in an incident
+// Case holds the facts about an object that the API does not show, for a caller that records itself how long it has been missing: the
+// machine controller does. An answer without an object proves little. It may be wrong, as in an incident
 // of the API, or right but about another project, as with a wrong token. So it needs a witness, something else of the cluster that
 // the API shows at the same time, or more time.
 type Case struct {

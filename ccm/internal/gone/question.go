@@ -54,16 +54,13 @@ const (
 //   - The token belongs to another project, for example after a rotation of the Secret. The project is recognised once one of the
 //     things that are known is visible with the token. Until then nothing is gone.
 //   - Many things of one kind disappear at once. They count as gone once they have been missing for Hold.
-//   - The list of a kind is empty: so is that of an API which is broken, or of one that has lost its data for a while. This
-//     matters to Ask only.
+//   - The list of a kind is empty, like that of a broken API. This matters to Ask only.
 type Question struct {
 	Clock clock.PassiveClock
 	// Token returns the API token, or "" if it cannot be read.
 	Token func() string
-	// Known returns the IDs of what should exist, by the objects in Kubernetes; also of what is asked about.
+	// Known returns the IDs of all things that should exist, by the objects in Kubernetes. They include those in questions.
 	Known func(Kind) map[string]bool
-	// List returns the IDs of all things of a kind that the API shows.
-	List func(ctx context.Context, kind Kind) (map[string]bool, error)
 
 	mu         sync.Mutex
 	recognised string // token with which something that is known was visible
@@ -77,10 +74,10 @@ type list struct {
 	missing map[string]time.Time // since when what is known is missing
 }
 
-// Ask asks the API with a list, and judges the answer.
-func (q *Question) Ask(ctx context.Context, kind Kind, id string) Answer {
+// Ask asks the API with list, and judges the answer. list returns the IDs of all things of the kind that the API shows.
+func (q *Question) Ask(ctx context.Context, kind Kind, id string, list func(context.Context) (map[string]bool, error)) Answer {
 	token := q.Token()
-	listed, err := q.List(ctx, kind)
+	listed, err := list(ctx)
 	switch {
 	case err != nil:
 		return Answer{Doubtful, fmt.Sprintf("listing each %s: %v", kind, err)}

@@ -10,7 +10,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// cloud is what an API shows, and what is known of it.
+// cloud holds the things that an API shows, and those that are known.
 type cloud struct {
 	clock        *testingclock.FakeClock
 	token        string
@@ -32,11 +32,12 @@ func newCloud(n int) (*cloud, *Question) {
 				return nil
 			}
 			return c.known
-		},
-		List: func(context.Context, Kind) (map[string]bool, error) {
-			c.during()
-			return c.shown, c.err
 		}}
+}
+
+func (c *cloud) list(context.Context) (map[string]bool, error) {
+	c.during()
+	return c.shown, c.err
 }
 
 func (c *cloud) lose(n int) {
@@ -78,36 +79,36 @@ func TestWhatIsGone(t *testing.T) {
 			c, q := newCloud(tc.n)
 			q.Saw("right")
 			c.lose(tc.lost)
-			want(t, q.Ask(t.Context(), Server, "0"), tc.first)
+			want(t, q.Ask(t.Context(), Server, "0", c.list), tc.first)
 			c.clock.Step(Hold - time.Second)
-			want(t, q.Ask(t.Context(), Server, "0"), tc.first)
+			want(t, q.Ask(t.Context(), Server, "0", c.list), tc.first)
 			c.clock.Step(time.Second)
-			want(t, q.Ask(t.Context(), Server, "0"), tc.later)
+			want(t, q.Ask(t.Context(), Server, "0", c.list), tc.later)
 		})
 	}
 }
 
-// One that has been missing for long is gone, although others have disappeared just now; what is there again begins anew.
+// One that has been missing for long is gone, although others have disappeared just now. The time of one that is there again restarts.
 func TestSinceWhenSomethingIsMissing(t *testing.T) {
 	t.Parallel()
 	c, q := newCloud(6)
 	q.Saw("right")
 	c.lose(1)
-	q.Ask(t.Context(), Server, "0")
+	q.Ask(t.Context(), Server, "0", c.list)
 	c.clock.Step(Hold)
 	c.lose(4)
-	want(t, q.Ask(t.Context(), Server, "1"), Doubtful)
-	want(t, q.Ask(t.Context(), Server, "0"), Gone)
+	want(t, q.Ask(t.Context(), Server, "1", c.list), Doubtful)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Gone)
 	c.shown["0"] = true
-	want(t, q.Ask(t.Context(), Server, "1"), Doubtful)
+	want(t, q.Ask(t.Context(), Server, "1", c.list), Doubtful)
 	c.lose(4)
-	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Doubtful)
 	for id := range c.known { // a person deletes the objects
 		if !c.shown[id] && id != "0" {
 			delete(c.known, id)
 		}
 	}
-	want(t, q.Ask(t.Context(), Server, "0"), Gone)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Gone)
 }
 
 func TestAnotherProjectProvesNothing(t *testing.T) {
@@ -116,13 +117,13 @@ func TestAnotherProjectProvesNothing(t *testing.T) {
 	q.Saw("right")
 	c.token, c.shown = "other", map[string]bool{"foreign": true}
 	for range 20 {
-		want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+		want(t, q.Ask(t.Context(), Server, "0", c.list), Doubtful)
 		c.clock.Step(time.Minute)
 	}
 	c.token = ""
-	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Doubtful)
 	c.token, c.shown = "new", map[string]bool{"1": true, "2": true, "3": true, "4": true} // the right project
-	want(t, q.Ask(t.Context(), Server, "0"), Gone)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Gone)
 	if !q.Recognised("new") || q.Recognised("right") {
 		t.Error("the new token is not recognised")
 	}
@@ -135,13 +136,13 @@ func TestAnAnswerWithAnotherTokenDoesNotCountForHowLong(t *testing.T) {
 	q.Saw("right")
 	c.lose(1)
 	c.token = "other"
-	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Doubtful)
 	c.clock.Step(Hold)
 	c.token = "right"
 	q.Saw("right")
-	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Doubtful)
 	c.clock.Step(Hold)
-	want(t, q.Ask(t.Context(), Server, "0"), Gone)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Gone)
 }
 
 // A list that was asked for with the old token arrives after the new one has shown something of the cluster.
@@ -166,17 +167,17 @@ func TestWhatWasSeenSinceIsNotMissingForLong(t *testing.T) {
 	c, q := newCloud(1)
 	q.Saw("right")
 	c.lose(1)
-	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Doubtful)
 	q.Seen(Server, "0")
 	c.clock.Step(Hold)
-	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Doubtful)
 	c.shown["0"] = true
-	want(t, q.Ask(t.Context(), Server, "0"), Exists)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Exists)
 	c.clock.Step(Hold)
 	c.lose(1)
-	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Doubtful)
 	c.clock.Step(Hold)
-	want(t, q.Ask(t.Context(), Server, "0"), Gone)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Gone)
 }
 
 func TestAnErrorOrATokenThatChangesIsDoubtful(t *testing.T) {
@@ -185,10 +186,10 @@ func TestAnErrorOrATokenThatChangesIsDoubtful(t *testing.T) {
 	q.Saw("right")
 	c.lose(1)
 	c.err = errors.New("503")
-	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Doubtful)
 	c.err = nil
 	c.during = func() { c.token = "next" }
-	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Doubtful)
 	c.during = func() {}
-	want(t, q.Ask(t.Context(), Server, "0"), Gone)
+	want(t, q.Ask(t.Context(), Server, "0", c.list), Gone)
 }

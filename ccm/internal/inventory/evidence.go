@@ -35,8 +35,8 @@ const recogniseInterval = 10 * time.Second
 type Evidence struct {
 	disabled bool
 	question *gone.Question
-	// listServers fetches all servers, which tells the question. visibleServices returns the UIDs of Services whose
-	// load balancers are visible, and listLoadBalancers those that match a label selector; nil: load balancers are disabled.
+	// listServers fetches all servers, and so tells the question. visibleServices returns the UIDs of Services with visible
+	// load balancers, and listLoadBalancers those that match a label selector; nil: load balancers are disabled.
 	listServers       func(context.Context) error
 	defaults          map[string]string // of Service annotations
 	visibleServices   func(context.Context) (map[string]bool, error)
@@ -62,7 +62,7 @@ const (
 // NewEvidence returns the evidence. disabled switches its doubts off.
 func NewEvidence(clk clock.PassiveClock, reg prometheus.Registerer, disabled bool, token func() (string, error)) *Evidence {
 	e := &Evidence{disabled: disabled}
-	e.question = &gone.Question{Clock: clk, Known: e.known, List: e.list, Token: func() string {
+	e.question = &gone.Question{Clock: clk, Known: e.known, Token: func() string {
 		t, err := token()
 		if err != nil {
 			return "" // then no request succeeds
@@ -100,14 +100,6 @@ func (e *Evidence) known(kind gone.Kind) map[string]bool {
 	return known
 }
 
-// list asks for the load balancers that Services have, by the Services' UIDs.
-func (e *Evidence) list(ctx context.Context, kind gone.Kind) (map[string]bool, error) {
-	if kind != gone.LoadBalancer {
-		return nil, fmt.Errorf("the evidence does not list each %s", kind)
-	}
-	return e.visibleServices(ctx)
-}
-
 // SetListers sets the listers of Nodes and Services.
 func (e *Evidence) SetListers(nodes corelisters.NodeLister, services corelisters.ServiceLister) {
 	e.mu.Lock()
@@ -142,7 +134,7 @@ func (e *Evidence) standing(reason string) *apicall.DoubtError {
 	case doubtProject:
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if e.project != nil && e.isRecognised(e.currentToken()) {
+		if e.project != nil && e.question.Recognised(e.currentToken()) {
 			e.project = nil
 		}
 		return e.project
@@ -154,7 +146,7 @@ func (e *Evidence) standing(reason string) *apicall.DoubtError {
 	return doubtOf(reason, text)
 }
 
-// doubtOf returns a doubt, or nil if there is no text.
+// doubtOf returns a doubt, or nil without a text.
 func doubtOf(reason, text string) *apicall.DoubtError {
 	if text == "" {
 		return nil
@@ -164,8 +156,8 @@ func doubtOf(reason, text string) *apicall.DoubtError {
 
 func (e *Evidence) currentToken() string { return e.question.Token() }
 
-// SameToken returns a function that returns an error if the token has changed in between. Then what was not found
-// with the old token may exist, although something of the cluster is visible with the new one.
+// SameToken returns a function that returns an error after a change of the token. Then something that the old token did not show
+// may exist, although something of the cluster is visible with the new one.
 func (e *Evidence) SameToken() func() error {
 	token := e.currentToken()
 	return func() error {
@@ -181,16 +173,6 @@ func (e *Evidence) SawOne(token string) { e.question.Saw(token) }
 
 // SawLoadBalancer is told that the load balancer of the Service was visible, such as in an answer about its label.
 func (e *Evidence) SawLoadBalancer(uid string) { e.question.Seen(gone.LoadBalancer, uid) }
-
-// sawServers is told of each list of all servers, and of the token that was valid before its request.
-func (e *Evidence) sawServers(token string, listed map[string]bool) {
-	e.question.Listed(gone.Server, token, listed)
-}
-
-// sawLoadBalancers is told, with each list, the UIDs of all Services whose load balancers are visible.
-func (e *Evidence) sawLoadBalancers(token string, listed map[string]bool) {
-	e.question.Listed(gone.LoadBalancer, token, listed)
-}
 
 // KnownServers returns the IDs of the servers of the cluster's Nodes.
 func (e *Evidence) KnownServers() map[int64]bool {
@@ -235,8 +217,7 @@ func (e *Evidence) knownServices() map[string]*corev1.Service {
 	return known
 }
 
-// serverGone returns nil if the server, which neither the list nor the API's answer to its ID shows,
-// is gone. The caller has fetched the list just now.
+// serverGone returns nil if a server is gone that neither the list nor the API's answer to its ID shows. The list is new.
 func (e *Evidence) serverGone(ctx context.Context, id int64) error {
 	if e.disabled {
 		return nil
@@ -258,15 +239,11 @@ func (e *Evidence) judge(kind gone.Kind, id, reason string) error {
 // Project returns nil if the token belongs to the cluster's project, or if the cluster has no servers and
 // load balancers that could show that.
 func (e *Evidence) Project(ctx context.Context) error {
-	if e.disabled || e.isRecognised(e.currentToken()) {
+	if e.disabled || e.question.Recognised(e.currentToken()) {
 		return nil
 	}
 	return e.recognise(ctx, 0, e.listServers)
 }
-
-// isRecognised reports whether something of the cluster was visible with the token. What was asked with a token counts with
-// that one only, also if it changes meanwhile.
-func (e *Evidence) isRecognised(token string) bool { return e.question.Recognised(token) }
 
 // recognise returns nil if something of the cluster is visible with the token, or if nothing is known. more is the number of
 // servers that the caller knows in addition.
@@ -290,7 +267,7 @@ func (e *Evidence) recognise(ctx context.Context, more int, list func(context.Co
 			return err
 		}
 	}
-	if services := e.knownServices(); !e.isRecognised(token) && len(services) > 0 {
+	if services := e.knownServices(); !e.question.Recognised(token) && len(services) > 0 {
 		visible, err := e.showsOne(ctx, services)
 		if err != nil {
 			return err
@@ -299,7 +276,7 @@ func (e *Evidence) recognise(ctx context.Context, more int, list func(context.Co
 			e.SawOne(token)
 		}
 	}
-	if e.isRecognised(token) {
+	if e.question.Recognised(token) {
 		return nil
 	}
 	d := doubtOf(doubtProject, e.question.ProjectDoubt(more))
@@ -352,10 +329,10 @@ func (e *Evidence) MayCreate(ctx context.Context, svc *corev1.Service) error {
 	return e.judge(gone.LoadBalancer, string(svc.UID), doubtLBs)
 }
 
-// LoadBalancerGone says whether the load balancer of a Service which the API does not show is gone. Its Service may go then, and nothing
+// LoadBalancerGone says whether the load balancer of a Service is gone that the API does not show. Its Service may go then, and nothing
 // would look for it any more: so the evidence must be better than for a new one. An empty list is believed at once if the list of all
-// load balancers is not, or if the answer to an ID confirms it: deleted reports whether the CCM has begun to delete the load balancer of
-// the Service, and the API does not know that one.
+// load balancers is not empty, or if the answer to an ID confirms it: deleted reports whether the API does not know the load balancer
+// that the CCM was deleting.
 func (e *Evidence) LoadBalancerGone(ctx context.Context, svc *corev1.Service, deleted func(context.Context) (bool, error)) (gone.Answer,
 	error) {
 	if e.disabled {
@@ -367,7 +344,7 @@ func (e *Evidence) LoadBalancerGone(ctx context.Context, svc *corev1.Service, de
 	if !e.known(gone.LoadBalancer)[string(svc.UID)] {
 		return gone.Answer{Verdict: gone.Gone, Evidence: "the Service has never shown a load balancer"}, nil
 	}
-	a := e.question.Ask(ctx, gone.LoadBalancer, string(svc.UID))
+	a := e.question.Ask(ctx, gone.LoadBalancer, string(svc.UID), e.visibleServices)
 	if a.Verdict != gone.Doubtful {
 		return a, nil
 	}

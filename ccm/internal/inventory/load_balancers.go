@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
@@ -29,16 +30,14 @@ type LoadBalancers struct {
 
 	mu      sync.Mutex
 	written map[string]bool // UIDs of Services with a write since the list was fetched
-	// asked holds the UIDs of the Services for which visible has asked for load balancers of the production CCM,
+	// asked holds the UIDs of Services that need no further question about load balancers of the production CCM, and
 	// inherited those of the ones that have one, both with the token askedWith.
 	asked, inherited map[string]bool
 	askedWith        string
 	crowded          bool // there were more load balancers than one page shows
 }
 
-// NewLoadBalancers returns the load balancers, whose lists the evidence sees.
-//
-// defaults are those of Service annotations.
+// NewLoadBalancers returns the load balancers. The evidence sees their lists. defaults are those of Service annotations.
 func NewLoadBalancers(client *hcloud.Client, clk clock.PassiveClock, e *Evidence, defaults map[string]string) *LoadBalancers {
 	s := &LoadBalancers{client: client, evidence: e, written: map[string]bool{}, asked: map[string]bool{}, inherited: map[string]bool{}}
 	s.all = apicall.NewCache(clk, MaxLoadBalancerAge, s.listAll)
@@ -66,12 +65,12 @@ func (s *LoadBalancers) listAll(ctx context.Context) (map[string][]*hcloud.LoadB
 	if err != nil {
 		return nil, err
 	}
-	s.evidence.sawLoadBalancers(token, visible)
+	s.evidence.question.Listed(gone.LoadBalancer, token, visible)
 	return byUID, nil
 }
 
-// visible returns the UIDs of the Services whose load balancers are visible: those with our label, and those
-// that the production CCM made and that no Service has inherited yet. The latter cost one call for all Services that lack
+// visible returns the UIDs of the Services with visible load balancers: those with our label, and those
+// of the production CCM that no Service has inherited yet. The latter cost one call for all Services that lack
 // a load balancer for the first time.
 func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.LoadBalancer) (map[string]bool, error) {
 	visible := map[string]bool{}
@@ -79,7 +78,7 @@ func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.
 		visible[uid] = true
 	}
 	s.mu.Lock()
-	// It may be that of another project. And what was visible before does not prove that an empty list is a good answer.
+	// It may be that of another project. And earlier answers do not prove that an empty list is a good one.
 	if token := s.evidence.currentToken(); token != s.askedWith || len(byUID) == 0 {
 		clear(s.asked)
 		clear(s.inherited)
@@ -125,7 +124,7 @@ func (s *LoadBalancers) asksFor(known map[string]*corev1.Service, visible map[st
 	return false
 }
 
-// refresh fetches the list, and returns the UIDs of the Services whose load balancers are visible.
+// refresh fetches the list, and returns the UIDs of the Services with visible load balancers.
 func (s *LoadBalancers) refresh(ctx context.Context) (map[string]bool, error) {
 	s.all.Forget()
 	byUID, err := s.all.Get(ctx)
@@ -200,9 +199,9 @@ func (s *LoadBalancers) saw(lbs []*hcloud.LoadBalancer) {
 	}
 }
 
-// onePage returns those that the Service owns, or on which it is a guest, with one request. It reports false if the project has more
-// load balancers than one page shows: a list of several pages proves nothing, because what moves to an earlier page meanwhile is
-// missing.
+// onePage returns the load balancers that the Service owns or shares, with one request. It reports false if the project has more
+// load balancers than one page shows: a list of several pages proves nothing, because it lacks any that move to an earlier page
+// meanwhile.
 func (s *LoadBalancers) onePage(ctx context.Context, uid string) (lbs []*hcloud.LoadBalancer, complete bool, err error) {
 	s.mu.Lock()
 	crowded := s.crowded
@@ -227,7 +226,7 @@ func (s *LoadBalancers) onePage(ctx context.Context, uid string) (lbs []*hcloud.
 	return slices.DeleteFunc(all, func(lb *hcloud.LoadBalancer) bool { return !plan.Serves(lb, uid) }), true, nil
 }
 
-// servicesOf returns the UIDs of the guests and of the owner, which is "" if there is none.
+// servicesOf returns the UIDs of the guests and of the owner. That one may be "".
 func servicesOf(lb *hcloud.LoadBalancer) []string {
 	return append(plan.GuestsOf(lb), lb.Labels[plan.LabelServiceUID])
 }

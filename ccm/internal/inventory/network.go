@@ -12,12 +12,12 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 )
 
-// maxNetworkAge is the age from which confirm asks the API again.
+// maxNetworkAge is the age at which Confirm asks the API again.
 const maxNetworkAge = 30 * time.Second
 
 // Network resolves HCLOUD_NETWORK, an ID or a name, to an ID. It does so when the ID is first
-// needed, so that the CCM can start before the cloud is reachable. A network can be deleted and made
-// anew under its name. So an ID is resolved again once something shows that it may be gone.
+// needed, so that the CCM can start before the cloud is reachable. A network can be deleted, and another one made
+// under its name. So an ID is resolved again once something shows that it may be gone.
 type Network struct {
 	client   *hcloud.Client
 	clock    clock.PassiveClock
@@ -41,7 +41,7 @@ func (r *Network) Configured() bool { return r.IDOrName != "" }
 // ID returns the network's ID, or 0 if none is configured.
 func (r *Network) ID(ctx context.Context) (int64, error) { return r.resolve(ctx, false) }
 
-// Confirm is ID for a caller to which the cached ID looks wrong, because a server is not attached to that
+// Confirm is ID for a caller that doubts the cached ID, because a server is not attached to that
 // network. It asks the API again unless it did so within maxNetworkAge.
 func (r *Network) Confirm(ctx context.Context) (int64, error) { return r.resolve(ctx, true) }
 

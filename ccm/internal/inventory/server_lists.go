@@ -11,16 +11,19 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 )
 
 const serversPerPage = 50
 
 // Refresh fetches the list of all servers.
 func (c *Servers) Refresh(ctx context.Context) error {
-	if err := c.lock(ctx); err != nil {
+	unlock, err := c.fetching.Lock(ctx, "")
+	if err != nil {
 		return err
 	}
-	defer c.unlock()
+	defer unlock()
 	return c.list(ctx)
 }
 
@@ -29,8 +32,8 @@ func (c *Servers) list(ctx context.Context) error {
 	return c.listWith(ctx, "", math.MaxInt)
 }
 
-// listIfDue fetches a list if it has no more pages than there are questions that are due: this one, and those that will probably
-// follow and whose data have half of the age that they may have. They would be due soon, and from then on they come together.
+// listIfDue fetches a list if it has no more pages than there are questions that are due: this one, and the likely ones with data of more
+// than half of the allowed age. They would be due soon, and from then on they come together.
 //
 // It is the list of all servers or, if others are most of them, the one by the labels that the cluster's servers have in common.
 // How many pages that one has is a guess until its first page shows it.
@@ -71,7 +74,10 @@ func (c *Servers) listWith(ctx context.Context, selector string, most int) error
 	all := list.complete && selector == ""
 	c.mu.Lock()
 	if all {
-		c.clear()
+		clear(c.byID)
+		clear(c.byName)
+		clear(c.absent)
+		clear(c.gone)
 		c.listedAt, c.listedWith = list.at, token
 	}
 	c.keep(list.servers, list.at)
@@ -87,7 +93,7 @@ func (c *Servers) listWith(ctx context.Context, selector string, most int) error
 	for _, s := range list.servers {
 		listed[strconv.FormatInt(s.ID, 10)] = true
 	}
-	c.Evidence.sawServers(token, listed)
+	c.Evidence.question.Listed(gone.Server, token, listed)
 	return nil
 }
 

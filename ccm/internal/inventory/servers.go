@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
@@ -31,13 +32,12 @@ func AskFor(node *corev1.Node, ask Ask) (Ask, error) {
 }
 
 const (
-	// CalmServerAge is the maximum age of data on which nothing new is based: that a target or a gateway exists.
-	// It is longer than the interval at which the node controller refreshes all Nodes, which is the list that
-	// answers these questions.
+	// CalmServerAge is the maximum age of data that change nothing: that a target or a gateway still exists.
+	// It is longer than the interval of the node controller's refreshes of all Nodes. Their list answers these questions.
 	CalmServerAge = 20 * time.Minute
-	// MaxInitAge is the maximum age of the data of a server whose Node is initialized.
+	// MaxInitAge is the maximum age of the data that initialize a Node.
 	MaxInitAge = 5 * time.Minute
-	// MaxNotReadyAge is the maximum age of the data of a server whose Node has been NotReady for long.
+	// MaxNotReadyAge is the maximum age of the data about the server of a Node that has been NotReady for long.
 	MaxNotReadyAge = 10 * time.Minute
 )
 
@@ -54,8 +54,7 @@ type Servers struct {
 	TTL      time.Duration // maximum age of data on which a change is based; 0: nothing is cached
 	Evidence *Evidence
 
-	// fetching is held during a request; waiting for it respects a context.
-	fetching chan struct{}
+	fetching apicall.KeyLock // held during a request, with the empty key
 
 	mu       sync.Mutex
 	byID     map[int64]cachedServer
@@ -92,15 +91,14 @@ type Ask struct {
 	Likely func() []Ask
 }
 
-// NewServers returns the servers, whose lists the evidence sees.
+// NewServers returns the servers. The evidence sees their lists.
 func NewServers(client *hcloud.Client, clk clock.PassiveClock, ttl time.Duration, e *Evidence) *Servers {
 	c := &Servers{
 		client: client, Clock: clk, TTL: ttl, Evidence: e,
-		fetching: make(chan struct{}, 1),
-		byID:     map[int64]cachedServer{},
-		byName:   map[string]int64{},
-		absent:   map[string]time.Time{},
-		gone:     map[int64]absence{},
+		byID:   map[int64]cachedServer{},
+		byName: map[string]int64{},
+		absent: map[string]time.Time{},
+		gone:   map[int64]absence{},
 	}
 	e.listServers = c.Refresh
 	return c
@@ -111,10 +109,11 @@ func (c *Servers) ByID(ctx context.Context, ask Ask) (*hcloud.Server, error) {
 	if s := c.lookup(ask); s != nil {
 		return s, nil
 	}
-	if err := c.lock(ctx); err != nil {
+	unlock, err := c.fetching.Lock(ctx, "")
+	if err != nil {
 		return nil, err
 	}
-	defer c.unlock()
+	defer unlock()
 	if s := c.lookup(ask); s != nil { // another caller has fetched it
 		return s, nil
 	}
@@ -214,10 +213,11 @@ func (c *Servers) findByName(ctx context.Context, ask Ask) (*hcloud.Server, erro
 	if s := c.lookup(ask); s != nil {
 		return s, nil
 	}
-	if err := c.lock(ctx); err != nil {
+	unlock, err := c.fetching.Lock(ctx, "")
+	if err != nil {
 		return nil, err
 	}
-	defer c.unlock()
+	defer unlock()
 	if s := c.lookup(ask); s != nil {
 		return s, nil
 	}
@@ -250,10 +250,11 @@ func (c *Servers) findByName(ctx context.Context, ask Ask) (*hcloud.Server, erro
 // All returns the servers that are known, ordered by ID, and no data older than MaxAge. They include all servers of
 // the cluster, and all of the project after a refresh.
 func (c *Servers) All(ctx context.Context, maxAge time.Duration) ([]*hcloud.Server, error) {
-	if err := c.lock(ctx); err != nil {
+	unlock, err := c.fetching.Lock(ctx, "")
+	if err != nil {
 		return nil, err
 	}
-	defer c.unlock()
+	defer unlock()
 	if !c.listIsFresh(maxAge) && !c.coversCluster(maxAge) {
 		if err := c.list(ctx); err != nil {
 			return nil, err
@@ -290,15 +291,6 @@ func (c *Servers) ForgetOne(id int64) {
 	if e, cached := c.byID[id]; cached {
 		c.byID[id] = cachedServer{server: e.server} // it is still one that the last list contained
 	}
-}
-
-// clear empties the cache. The caller holds mu.
-func (c *Servers) clear() {
-	c.listedAt, c.askedAt = time.Time{}, time.Time{}
-	clear(c.byID)
-	clear(c.byName)
-	clear(c.absent)
-	clear(c.gone)
 }
 
 // age returns the maximum age of an answer to a question that allows MaxAge.
@@ -351,14 +343,3 @@ func (c *Servers) keep(servers []*hcloud.Server, at time.Time) {
 		delete(c.gone, s.ID)
 	}
 }
-
-func (c *Servers) lock(ctx context.Context) error {
-	select {
-	case c.fetching <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (c *Servers) unlock() { <-c.fetching }

@@ -12,22 +12,18 @@ import (
 )
 
 // candidate returns the existing load balancer that the Service asks for: by the annotation adopt, or by its
-// name. It returns nil if there is none with that name.
+// name. It returns nil if none has that name.
 func (l *Controller) candidate(ctx context.Context, planned *plan.LoadBalancer) (*hcloud.LoadBalancer, error) {
-	if planned.Adopt == "" {
-		lb, _, err := l.client.LoadBalancer.GetByName(ctx, planned.CreateName)
-		if err != nil {
-			return nil, fmt.Errorf("finding the load balancer %q: %w", planned.CreateName, err)
-		}
-		return lb, nil
+	get, wanted := l.client.LoadBalancer.GetByName, planned.CreateName
+	if planned.Adopt != "" {
+		get, wanted = l.client.LoadBalancer.Get, planned.Adopt
 	}
-	lb, _, err := l.client.LoadBalancer.Get(ctx, planned.Adopt)
+	lb, _, err := get(ctx, wanted)
 	if err != nil {
-		return nil, fmt.Errorf("finding the load balancer %q: %w", planned.Adopt, err)
+		return nil, fmt.Errorf("finding the load balancer %q: %w", wanted, err)
 	}
-	if lb == nil {
-		return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "adopt", Value: planned.Adopt,
-			Reason: "does not exist: must be the ID or name of a load balancer in the project"})
+	if lb == nil && planned.Adopt != "" {
+		return nil, plan.Mistake("adopt", wanted, "does not exist: must be the ID or name of a load balancer in the project")
 	}
 	return lb, nil
 }

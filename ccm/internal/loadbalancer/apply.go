@@ -17,7 +17,7 @@ import (
 // applyOps sends the operations one by one and waits for each action, because the API locks a load
 // balancer during an action. An operation that fails holds up only what needs it (see plan.Op); the error is
 // a apicall.Errors. If what should bring a target back fails too, a target may be missing: then no other one is
-// removed. An error of check, which may be nil, ends it before an operation. It returns the operations that succeeded, also with an error.
+// removed. An error of the optional check ends it before an operation. It returns the operations that succeeded, even with an error.
 func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops []plan.Op, check func(plan.Op) error) (done []plan.Op,
 	err error) {
 	failed := map[plan.Part]bool{}

@@ -14,15 +14,10 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-// catalogueNames are names that only the API can validate. "" is not checked.
-type catalogueNames struct {
-	Type, Location, NetworkZone string
-}
-
-// checkNames returns a plan.SettingsError if names do not exist; its text lists the valid names. It costs
-// one call for types and one for locations. So it is used only after the API has refused a name, and
+// checkNames returns a plan.SettingsError if names do not exist; its text lists the valid names. A name that is "" is not
+// checked. It costs one call for types and one for locations. So it is used only after the API has refused a name, and
 // before a change of the type.
-func (l *Controller) checkNames(ctx context.Context, svc *corev1.Service, names catalogueNames) error {
+func (l *Controller) checkNames(ctx context.Context, svc *corev1.Service, typ, location, zone string) error {
 	var mistakes []error
 	check := func(annotation, value string, known []string) {
 		if value == "" || slices.Contains(known, value) {
@@ -32,7 +27,7 @@ func (l *Controller) checkNames(ctx context.Context, svc *corev1.Service, names 
 		mistakes = append(mistakes, plan.AnnotationError{Source: l.sourceOf(svc, annotation), Value: value,
 			Reason: "does not exist: must be one of " + strings.Join(slices.Compact(known), ", ")})
 	}
-	if names.Type != "" {
+	if typ != "" {
 		types, err := l.types.Get(ctx)
 		if err != nil {
 			return err
@@ -41,25 +36,25 @@ func (l *Controller) checkNames(ctx context.Context, svc *corev1.Service, names 
 		for _, t := range types {
 			known = append(known, t.Name)
 		}
-		check("type", names.Type, known)
+		check("type", typ, known)
 	}
-	if names.Location != "" || names.NetworkZone != "" {
+	if location != "" || zone != "" {
 		locations, err := l.client.Location.All(ctx)
 		if err != nil {
 			return fmt.Errorf("listing locations: %w", err)
 		}
 		var known, zones []string
-		for _, location := range locations {
-			known = append(known, location.Name)
-			zones = append(zones, string(location.NetworkZone))
+		for _, loc := range locations {
+			known = append(known, loc.Name)
+			zones = append(zones, string(loc.NetworkZone))
 		}
-		check("location", names.Location, known)
-		check("network-zone", names.NetworkZone, zones)
+		check("location", location, known)
+		check("network-zone", zone, zones)
 	}
 	return plan.InvalidSettings(mistakes...)
 }
 
-// maxCatalogueAge is the maximum age of cached load balancer types, which hardly ever change.
+// maxCatalogueAge is the maximum age of cached load balancer types. They hardly ever change.
 const maxCatalogueAge = 10 * time.Minute
 
 // limitsOf returns the type with its limits, or nil if they cannot be read: then the API refuses what
@@ -77,8 +72,9 @@ func (l *Controller) limitsOf(ctx context.Context, name string) *hcloud.LoadBala
 // variable with its default.
 func (l *Controller) sourceOf(svc *corev1.Service, name string) string {
 	a := plan.AnnotationByName(name)
-	if _, set := svc.Annotations[a.Key()]; !set && l.defaults[name] != "" {
+	key := a.KeyIn(svc.Annotations)
+	if _, set := svc.Annotations[key]; !set && l.defaults[name] != "" {
 		return a.Env
 	}
-	return a.Key()
+	return key
 }

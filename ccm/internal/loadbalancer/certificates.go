@@ -57,17 +57,17 @@ func (l *Controller) certificates(ctx context.Context, svc *corev1.Service, s *p
 // none. It returns an error until the certificate is issued.
 func (l *Controller) managedCertificate(ctx context.Context, svc *corev1.Service, s *plan.Settings, mine,
 	all []*hcloud.Certificate) (*hcloud.Certificate, error) {
-	i := slices.IndexFunc(mine, func(c *hcloud.Certificate) bool { return plan.ServesDomains(c, s) })
-	var cert *hcloud.Certificate
-	if i >= 0 {
-		cert = mine[i]
-	} else if i = slices.IndexFunc(all, func(c *hcloud.Certificate) bool {
-		return c.Type == hcloud.CertificateTypeManaged && l.own.Inherits(c.Labels, string(svc.UID)) && plan.ServesDomains(c, s)
-	}); i >= 0 {
-		cert = all[i] // the production CCM has ordered it
-	} else {
+	candidates := slices.Clone(mine)
+	for _, c := range all {
+		if c.Type == hcloud.CertificateTypeManaged && l.own.Inherits(c.Labels, string(svc.UID)) { // the production CCM ordered it
+			candidates = append(candidates, c)
+		}
+	}
+	i := slices.IndexFunc(candidates, func(c *hcloud.Certificate) bool { return plan.ServesDomains(c, s) })
+	if i < 0 {
 		return l.orderCertificate(ctx, svc, s, mine, all)
 	}
+	cert := candidates[i]
 	if err := l.updateCertificate(ctx, svc, cert, s.ManagedCertificateName); err != nil {
 		return nil, err
 	}
@@ -104,8 +104,7 @@ func (l *Controller) updateCertificate(ctx context.Context, svc *corev1.Service,
 	l.certs.Forget()
 	_, _, err := l.client.Certificate.Update(ctx, cert, hcloud.CertificateUpdateOpts{Labels: labels, Name: name})
 	if hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
-		return plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-name", Value: name,
-			Reason: "is the name of another certificate: must be a free name"})
+		return plan.Mistake("http-managed-certificate-name", name, "is the name of another certificate: must be a free name")
 	}
 	if err != nil {
 		return fmt.Errorf("setting name and ownership labels of certificate %d (%s): %w", cert.ID, cert.Name, err)
@@ -118,19 +117,16 @@ func (l *Controller) orderCertificate(ctx context.Context, svc *corev1.Service, 
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool {
 		return c.Type == hcloud.CertificateTypeManaged && plan.ServesDomains(c, s)
 	}); i >= 0 {
-		return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-domains",
-			Value: strings.Join(s.ManagedCertificateDomains, ","), Reason: fmt.Sprintf(
-				"are those of certificate %d, which does not belong to this Service: a project has one managed certificate for the same "+
-					"domains; to use that certificate set http-certificates and certificate-type uploaded", all[i].ID)})
+		return nil, plan.Mistake("http-managed-certificate-domains", strings.Join(s.ManagedCertificateDomains, ","),
+			"are those of certificate %d, which does not belong to this Service: a project has one managed certificate for the same "+
+				"domains; to use that certificate set http-certificates and certificate-type uploaded", all[i].ID)
 	}
 	name := cmp.Or(s.ManagedCertificateName, l.defaultCertificateName(svc, s))
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == name }); i >= 0 {
 		holder := all[i]
 		if !slices.Contains(mine, holder) {
-			return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-name",
-				Value: name, Reason: fmt.Sprintf(
-					"is the name of certificate %d, which does not belong to this Service: must be a free name; to use that certificate "+
-						"set http-certificates and certificate-type uploaded", holder.ID)})
+			return nil, plan.Mistake("http-managed-certificate-name", name, "is the name of certificate %d, which does not belong to "+
+				"this Service: must be a free name; to use that certificate set http-certificates and certificate-type uploaded", holder.ID)
 		}
 		// The name belongs to the Service's certificate for other domains. The load balancer still uses
 		// that certificate, so it gets another name.
@@ -209,8 +205,8 @@ func (l *Controller) retryIssuance(ctx context.Context, svc *corev1.Service, cer
 	return notIssued
 }
 
-// deleteCertificates deletes managed certificates of a Service, which the API has just listed: "not found" proves nothing, and the next try
-// looks for them again.
+// deleteCertificates deletes managed certificates of a Service. The API has just listed them, so that "not found" proves nothing, and
+// the next try looks for them again.
 func (l *Controller) deleteCertificates(ctx context.Context, certs []*hcloud.Certificate) error {
 	var errs []error
 	for _, c := range certs {
@@ -250,7 +246,6 @@ func (l *Controller) certificatesWith(ctx context.Context, selector string, matc
 		return nil, fmt.Errorf("listing certificates with the label %s: %w", selector, err)
 	}
 	return slices.DeleteFunc(certs, func(c *hcloud.Certificate) bool {
-		return c.Type != hcloud.CertificateTypeManaged ||
-			!match(c.Labels)
+		return c.Type != hcloud.CertificateTypeManaged || !match(c.Labels)
 	}), nil
 }

@@ -1,4 +1,4 @@
-// Package loadbalancer is the part of the service controller: one load balancer per Service. What it should be, package plan says.
+// Package loadbalancer is the part of the service controller: one load balancer per Service. Package plan computes its desired state.
 package loadbalancer
 
 import (
@@ -57,8 +57,8 @@ type Controller struct {
 	labelling apicall.KeyLock // by ID: the labels of a load balancer are replaced as a whole
 
 	mu      sync.Mutex
-	managed map[string]managedService // by UID: Services that resync compares
-	// issuances holds the time of the last attempt for each certificate whose issuance failed.
+	managed map[string]*corev1.Service // by UID: Services that resync compares
+	// issuances holds the time of the last attempt for each certificate that was not issued.
 	issuances map[int64]time.Time
 	// lingering holds by UID since when targets wait before they leave.
 	lingering map[string]wait
@@ -73,7 +73,8 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 	l := &Controller{
 		client: waiter.Client, waiter: waiter, slow: &apicall.SlowActions{Waiter: waiter}, servers: servers, network: network,
 		evidence: e, store: inventory.NewLoadBalancers(waiter.Client, clk, e, defaults), defaults: defaults, events: events, own: own,
-		managed: map[string]managedService{}, issuances: map[int64]time.Time{}, lingering: map[string]wait{}, Waits: make(chan struct{}, 1),
+		managed: map[string]*corev1.Service{}, issuances: map[int64]time.Time{}, lingering: map[string]wait{},
+		Waits: make(chan struct{}, 1),
 	}
 	l.certs = apicall.NewCache(clk, inventory.MaxLoadBalancerAge, apicall.Listing("certificates", l.client.Certificate.All))
 	l.types = apicall.NewCache(clk, maxCatalogueAge, apicall.Listing("load balancer types", l.client.LoadBalancerType.All))
@@ -83,12 +84,6 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 
 // Identify sets the UID of the cluster, before the first call; "": not known.
 func (l *Controller) Identify(uid string) { l.own.ClusterUID = uid }
-
-// managedService is a Service for which the service controller wants a load balancer.
-type managedService struct {
-	Service *corev1.Service // as it was when the service controller wanted that
-	Nodes   []*corev1.Node
-}
 
 var _ cloudprovider.LoadBalancer = (*Controller)(nil)
 
@@ -131,7 +126,7 @@ func (l *Controller) GetLoadBalancer(ctx context.Context, _ string, svc *corev1.
 	return &corev1.LoadBalancerStatus{}, len(certs) > 0, err
 }
 
-// shown returns what the Service shows of its load balancers; nil if there is none.
+// shown returns the status of a Service with these load balancers; nil without one.
 func (l *Controller) shown(svc *corev1.Service, lbs []*hcloud.LoadBalancer) *corev1.LoadBalancerStatus {
 	switch len(lbs) {
 	case 0:
@@ -154,7 +149,7 @@ func (l *Controller) EnsureLoadBalancer(ctx context.Context, _ string, svc *core
 	}
 	defer unlock()
 	svc = l.newest(svc)
-	l.manage(svc, nodes)
+	l.manage(svc)
 	result, err := l.Sync(ctx, svc, nodes, Options{Create: true})
 	if err != nil {
 		l.Publish(svc, result.Status)
@@ -163,8 +158,8 @@ func (l *Controller) EnsureLoadBalancer(ctx context.Context, _ string, svc *core
 	return result.Status, nil
 }
 
-// Publish writes the status of a Service whose sync has failed in some part, because the service controller
-// does not write it then: what serves traffic must be known.
+// Publish writes the status of a Service after a sync that failed in some part. The service controller
+// does not write it then, and clients need the addresses that serve traffic.
 func (l *Controller) Publish(svc *corev1.Service, status *corev1.LoadBalancerStatus) {
 	if status == nil || len(status.Ingress) == 0 {
 		return
@@ -174,7 +169,7 @@ func (l *Controller) Publish(svc *corev1.Service, status *corev1.LoadBalancerSta
 	}
 }
 
-// UpdateLoadBalancer implements cloudprovider.LoadBalancer. It is called when the nodes have changed.
+// UpdateLoadBalancer implements cloudprovider.LoadBalancer. The service controller calls it when the nodes change.
 // It never creates a load balancer, because it cannot write the address to the Service.
 func (l *Controller) UpdateLoadBalancer(ctx context.Context, _ string, svc *corev1.Service, nodes []*corev1.Node) error {
 	ctx, cancel := context.WithTimeout(apicall.Urgently(ctx, apicall.ControllerService, "nodes"), SyncTimeout)
@@ -184,9 +179,7 @@ func (l *Controller) UpdateLoadBalancer(ctx context.Context, _ string, svc *core
 		return err
 	}
 	defer unlock()
-	svc = l.newest(svc)
-	l.manage(svc, nodes)
-	_, err = l.Sync(ctx, svc, nodes, Options{})
+	_, err = l.Sync(ctx, l.newest(svc), nodes, Options{})
 	return err
 }
 
@@ -259,20 +252,20 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 	return err
 }
 
-// EndVanished deletes what a Service has left that is gone although it had a finalizer: a person has removed that by force. The service
+// EndVanished deletes the load balancer of a Service that is gone although it had a finalizer: a person removed that by force. The service
 // controller does nothing then. If it fails, the next comparison tries again.
-func (l *Controller) EndVanished(ctx context.Context, m managedService) error {
+func (l *Controller) EndVanished(ctx context.Context, svc *corev1.Service) error {
 	if l.Kube == nil {
 		return nil // nothing can confirm it
 	}
-	err := l.EnsureLoadBalancerDeleted(ctx, "", m.Service)
+	err := l.EnsureLoadBalancerDeleted(ctx, "", svc)
 	if err != nil {
-		l.manage(m.Service, m.Nodes)
+		l.manage(svc)
 	}
 	return err
 }
 
-// EndClassed deletes what a Service has left that is another controller's. One list answers for all of them.
+// EndClassed deletes the load balancer of a Service that is another controller's now. One list answers for all of them.
 func (l *Controller) EndClassed(ctx context.Context, svc *corev1.Service) error {
 	lbs, err := l.store.Find(ctx, string(svc.UID))
 	if err != nil || len(l.own.OwnedBy(lbs, string(svc.UID))) == 0 {
@@ -283,10 +276,10 @@ func (l *Controller) EndClassed(ctx context.Context, svc *corev1.Service) error 
 
 // manage records that the service controller wants a load balancer for the Service, so that resync
 // compares it.
-func (l *Controller) manage(svc *corev1.Service, nodes []*corev1.Node) {
+func (l *Controller) manage(svc *corev1.Service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.managed[string(svc.UID)] = managedService{svc, nodes}
+	l.managed[string(svc.UID)] = svc
 }
 
 // unmanage ends manage. After it nothing may create a load balancer for the Service, because nothing
@@ -299,7 +292,7 @@ func (l *Controller) unmanage(svc *corev1.Service) {
 }
 
 // ManagedServices returns the Services that want load balancers, by UID.
-func (l *Controller) ManagedServices() map[string]managedService {
+func (l *Controller) ManagedServices() map[string]*corev1.Service {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.managed)

@@ -17,7 +17,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-// obtain creates or adopts the load balancer. It returns the plan for what it is then.
+// obtain creates or adopts the load balancer, and returns its plan.
 func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, notes []plan.Note) (*hcloud.LoadBalancer, *plan.LoadBalancer,
 	[]plan.Note, error) {
 	lb, created, err := s.createOrAdopt(ctx, s.svc, planned)
@@ -65,10 +65,8 @@ func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, pla
 		}
 	}
 	if planned.Location == "" && planned.NetworkZone == "" {
-		return nil, false, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "location",
-			Reason: "is missing: set it to the name of a location, or set " +
-				plan.AnnotationPrefix + "network-zone; HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE is the " +
-				"default for all Services"})
+		return nil, false, plan.Mistake("location", "", "is missing: set it to the name of a location, or set %snetwork-zone; "+
+			"HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE is the default for all Services", plan.AnnotationPrefix)
 	}
 	l.events.Normal(svc, event.Creating, "Creating load balancer %q", planned.CreateName)
 	defer l.store.Written(string(svc.UID))
@@ -79,8 +77,7 @@ func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, pla
 		}
 	}
 	if hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound) {
-		names := catalogueNames{Type: planned.Type, Location: planned.Location, NetworkZone: planned.NetworkZone}
-		if wrong := l.checkNames(ctx, svc, names); wrong != nil {
+		if wrong := l.checkNames(ctx, svc, planned.Type, planned.Location, planned.NetworkZone); wrong != nil {
 			return nil, false, wrong
 		}
 	}

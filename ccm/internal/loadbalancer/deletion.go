@@ -18,8 +18,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-// remaining returns what a Service still has that wants no load balancer any more: its own, or else one that the production CCM made
-// for it. If it returns neither and no error, it is certain that there is none: the Service may go.
+// remaining returns the load balancer of a Service that wants none any more: its own, or else one that the production CCM made
+// for it. If it returns neither and no error, the Service certainly has none and may go.
 func (l *Controller) remaining(ctx context.Context, svc *corev1.Service) (own []*hcloud.LoadBalancer, inherited *hcloud.LoadBalancer,
 	err error) {
 	sameToken := l.evidence.SameToken()
@@ -48,7 +48,7 @@ func (l *Controller) remaining(ctx context.Context, svc *corev1.Service) (own []
 	return own, nil, cmp.Or(l.doubt(svc, err), sameToken())
 }
 
-// wasDeleted reports whether the API does not know the load balancer that a process has begun to delete for the Service.
+// wasDeleted reports whether a process began to delete the Service's load balancer and the API does not know it any more.
 func (l *Controller) wasDeleted(ctx context.Context, svc *corev1.Service) (bool, error) {
 	id, begun := deletionBegun(svc)
 	if !begun {
@@ -144,8 +144,8 @@ func (l *Controller) delete(ctx context.Context, svc *corev1.Service, settings *
 }
 
 // deletionSettings returns the settings of a Service that is about to lose its load balancer, and that has the effective ones on it.
-// It fails if it is not certain whether the load balancer is kept. One that the Service itself wants to keep is kept, also if those that
-// shared it have not asked for that: a deletion cannot be undone.
+// It fails if it is not certain whether the load balancer is kept. One that the Service itself wants to keep is kept, even if those that
+// shared it do not ask for that: a deletion cannot be undone.
 func (l *Controller) deletionSettings(svc, effective *corev1.Service) (plan.Settings, error) {
 	own, _, mistakes := plan.ParseAnnotations(svc.Annotations, l.defaults)
 	settings, _, others := plan.ParseAnnotations(effective.Annotations, l.defaults)

@@ -16,12 +16,12 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-// find returns the Service's load balancer, or nil if there is none. If several have its label it returns the one that is
+// find returns the Service's load balancer, or nil. If several have its label it returns the one that is
 // certainly in use, or else an error.
 //
-// Only an answer about this label proves that there is none or more than one: the shared list may be some seconds old, and an
+// Only an answer about this label proves that none or more than one has it: the shared list may be some seconds old, and an
 // entry that moves to an earlier page while the list is read is missing in it. For a Service that shows no address, the shared
-// list would hardly help, and what the production CCM has made for it is found by its name (adopt).
+// list would hardly help, and a load balancer of the production CCM is found by its name (adopt).
 func (l *Controller) find(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
 	sameToken := l.evidence.SameToken()
 	uid, known := string(svc.UID), len(svc.Status.LoadBalancer.Ingress) > 0
@@ -42,7 +42,7 @@ func (l *Controller) find(ctx context.Context, svc *corev1.Service) (*hcloud.Loa
 			if lb, err := l.findElsewhere(ctx, svc, all); lb != nil || err != nil {
 				return lb, err
 			}
-		} else if plan.HidesAddresses(svc, l.defaults) { // it shows none also if it has a load balancer
+		} else if plan.HidesAddresses(svc, l.defaults) { // its status does not tell
 			if err := l.ofAnotherCluster(svc, all); err != nil {
 				return nil, err
 			}

@@ -17,8 +17,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-// prepare reads what the plan depends on, and returns the plan. lb is nil if there is no load balancer yet:
-// then any error ends the sync.
+// prepare reads the input of the plan, and returns the plan. Without a load balancer, lb is nil and any error ends the sync.
 func (s *serviceSync) prepare(ctx context.Context, lb *hcloud.LoadBalancer) (planned *plan.LoadBalancer, notes []plan.Note, err error) {
 	s.in.Current = lb
 	for _, read := range []func(context.Context){
@@ -85,7 +84,7 @@ func (s *serviceSync) readType(ctx context.Context) {
 	if settings.Type == "" || lb.LoadBalancerType == nil || settings.Type == lb.LoadBalancerType.Name {
 		return
 	}
-	if err := s.checkNames(ctx, s.svc, catalogueNames{Type: settings.Type}); err != nil {
+	if err := s.checkNames(ctx, s.svc, settings.Type, "", ""); err != nil {
 		s.failed(err, "type")
 		return
 	}
@@ -110,7 +109,7 @@ func (s *serviceSync) readPrimaryIPs(ctx context.Context) {
 		}
 		ip := plan.FindPrimaryIP(all, value)
 		if reason := plan.UnfitPrimaryIP(ip, kind, settings); reason != "" {
-			s.failed(plan.InvalidSettings(plan.AnnotationError{Source: s.key(name), Value: value, Reason: reason}))
+			s.failed(plan.InvalidSettings(plan.AnnotationError{Source: s.sourceOf(s.svc, name), Value: value, Reason: reason}))
 		}
 		return ip
 	}
@@ -118,13 +117,8 @@ func (s *serviceSync) readPrimaryIPs(ctx context.Context) {
 	s.in.PrimaryIPv6 = find("primary-ipv6", settings.PrimaryIPv6, hcloud.PrimaryIPTypeIPv6)
 }
 
-// key returns the full name under which the Service has an annotation.
-func (s *serviceSync) key(name string) string {
-	return plan.AnnotationByName(name).KeyIn(s.svc.Annotations)
-}
-
-// readServers finds the servers of the nodes. Of targets only the existence matters, which the load balancer itself
-// proves, so that old data will do. For a new one, the cloud proves it: it refuses a target that does not exist
+// readServers finds the servers of the nodes. Of targets only the existence matters. The load balancer itself
+// proves that, so that old data will do. For a new one, the cloud proves it: it refuses a target that does not exist
 // (serviceSync.obtain).
 func (s *serviceSync) readServers(ctx context.Context) {
 	asks := map[int64]inventory.Ask{}

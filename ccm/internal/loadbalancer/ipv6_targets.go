@@ -55,7 +55,7 @@ func (l *Controller) removeTarget(ctx context.Context, lb *hcloud.LoadBalancer, 
 	return l.changeIPv6Target(ctx, lb, "remove_target", t.ServerID, ip)
 }
 
-// ipv6OfTarget returns the address by which a server is a target over IPv6, or the zero Addr if it is none.
+// ipv6OfTarget returns the address of a server that is a target over IPv6, or else the zero Addr.
 func (l *Controller) ipv6OfTarget(ctx context.Context, id, server int64) (netip.Addr, error) {
 	req, err := l.client.NewRequest(ctx, http.MethodGet, fmt.Sprintf("/load_balancers/%d", id), nil)
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-// A new target serves only when its health check has succeeded, 15 s later by default. If the healthy targets left earlier, few of
+// A new target serves only after its first successful health check, 15 s later by default. If the healthy targets left earlier, few of
 // them or none would serve: when another pool of nodes or another node-selector is chosen, or when a node is drained as soon as the
-// next one is ready. So one leaves for each new one that is healthy, and also one whenever none has become healthy for maxLinger, since to
-// exclude a node is a person's right. The last healthy one stays until its server no longer serves.
+// next one is ready. So one leaves for each new one that is healthy. A person may exclude a node, so one also leaves after each maxLinger
+// without a new healthy one. The last healthy one stays until its server no longer serves.
 //
 // Targets that change between public and private addresses wait likewise.
 
 const (
 	// maxLinger is how long targets that have to leave wait for another one to be healthy, before one of them leaves. The default
-	// health check needs 15 s, a pod on a new node some more. The machine controller waits two minutes until a server has left all
-	// load balancers.
+	// health check needs 15 s, a pod on a new node some more. The machine controller gives load balancers two minutes to let go of a
+	// server.
 	maxLinger = time.Minute
 	// LingerPoll is the time until the next look at the health of the others. One list answers for all load balancers.
 	LingerPoll = 4 * time.Second
@@ -103,8 +103,8 @@ func names(targets []plan.Target) string {
 	return plan.Abbreviate(servers)
 }
 
-// checkNode returns an error if a target is to leave whose Node is not as the sync knows it: it may be chosen again. To remove many
-// targets takes many seconds, and the service controller may have chosen the nodes some time before.
+// checkNode returns an error if the operation removes a target with a Node that has changed since the sync began: it may be chosen again.
+// To remove many targets takes many seconds, and the choice of the service controller may be older still.
 func (s *serviceSync) checkNode(op plan.Op) error {
 	if op.Kind != plan.OpRemoveTarget || op.Undo != nil {
 		return nil

@@ -18,15 +18,15 @@ import (
 //   - It marks a load balancer with the label hcloud-ccm/service-uid. One with the UID of a Service of ours is inherited:
 //     it gets our labels in addition and is compared with the Service like any other. Like an adopted
 //     one, it is given what it lacks before anything is taken away (plan.GiveFirst).
-//   - Its ports that the Service does not have stay: we cannot know who has made them.
+//   - Its ports that the Service does not have stay: they may be a person's.
 //   - The label of the production CCM stays, and load balancers of ours have it too. So it finds them again when
 //     an operator goes back.
 //   - To ask for that label costs a call, and only a Service that shows a load balancer can have one of the
 //     production CCM. A Service that shows none may have one that was made just now: it has the default
 //     name, or the one of the annotation, and is found by that (adopt).
 
-// findElsewhere looks for the load balancer that the Service shows where its label does not lead to. others have the Service's
-// label, but belong to other clusters. It returns nil if there is none.
+// findElsewhere looks for the load balancer that the Service shows but that lacks its label. It may return nil. others have the Service's
+// label, but belong to other clusters.
 func (l *Controller) findElsewhere(ctx context.Context, svc *corev1.Service, others []*hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
 	if err := l.ofAnotherCluster(svc, others); err != nil {
 		return nil, err
@@ -38,9 +38,8 @@ func (l *Controller) findElsewhere(ctx context.Context, svc *corev1.Service, oth
 	return l.inherit(ctx, svc, lb)
 }
 
-// ofAnotherCluster returns an error if one of the load balancers, which have the Service's label and belong to other clusters, may be the
-// one that this Service shows. If that is a mistake in the setting, the Service would change its address, or leave its load balancer
-// behind.
+// ofAnotherCluster returns an error if the Service may show one of others: they have its label and belong to other clusters. If that is a
+// mistake in the setting, the Service would change its address, or leave its load balancer behind.
 func (l *Controller) ofAnotherCluster(svc *corev1.Service, others []*hcloud.LoadBalancer) error {
 	for _, lb := range others {
 		if !plan.ShowsAddressOf(svc, lb) && plan.ShowsAnyAddress(svc) {
@@ -54,8 +53,8 @@ func (l *Controller) ofAnotherCluster(svc *corev1.Service, others []*hcloud.Load
 	return nil
 }
 
-// inherited returns the load balancer that the production CCM made for the Service, or nil if there is none. If
-// it is not certain which one it is, inherited returns an error.
+// inherited returns the load balancer that the production CCM made for the Service, or nil. If several may be that
+// one, it returns an error.
 func (l *Controller) inherited(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
 	uid := string(svc.UID)
 	selector := plan.LabelServiceUIDHcloud + "=" + uid
@@ -113,8 +112,8 @@ func (l *Controller) endInherited(ctx context.Context, svc *corev1.Service, lb *
 		return err
 	}
 	uid := string(svc.UID)
-	certs, err := l.certificatesWith(ctx, plan.LabelServiceUIDHcloud+"="+
-		uid, func(labels map[string]string) bool { return l.own.Inherits(labels, uid) })
+	certs, err := l.certificatesWith(ctx, plan.LabelServiceUIDHcloud+"="+uid,
+		func(labels map[string]string) bool { return l.own.Inherits(labels, uid) })
 	if err != nil {
 		return err
 	}

@@ -19,9 +19,9 @@ import (
 // maxLabelWrites is how often a change of labels is written before the sync gives up.
 const maxLabelWrites = 3
 
-// mayNotJoin returns why a Service must not be a guest on the load balancer, or nil. Both must be of this cluster, which the owner
-// proves: one with an unknown UID is another cluster's, and its load balancer leads to that one's nodes. Both must be in one namespace,
-// because a guest takes ports that the owner may want later, or the owner has to allow the other one.
+// mayNotJoin returns the reason against a guest on the load balancer, or nil. An owner with an unknown UID is another cluster's, and its
+// load balancer leads to that one's nodes. Owner and guest must be in one namespace, unless the owner allows the other one: a guest takes
+// ports that the owner may want later.
 func (l *Controller) mayNotJoin(svc *corev1.Service, lb *hcloud.LoadBalancer) error {
 	uid := lb.Labels[plan.LabelServiceUID]
 	owner, known := l.evidence.Services()[uid]
@@ -39,8 +39,8 @@ func (l *Controller) mayNotJoin(svc *corev1.Service, lb *hcloud.LoadBalancer) er
 	return nil
 }
 
-// evict removes guests whose Services are gone, with their ports: a finalizer was removed by force. Such a guest would keep
-// its ports from others, and might inherit the load balancer. It returns the load balancer as it is then, also with an error.
+// evict removes guests without a Service, with their ports: a finalizer was removed by force. Such a guest would keep
+// its ports from others, and might inherit the load balancer. It returns the current load balancer, even with an error.
 func (l *Controller) evict(ctx context.Context, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
 	guests := plan.GuestsOf(lb)
 	if len(guests) == 0 {
@@ -95,10 +95,8 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 		return nil, plan.InvalidSettings(mistakes...)
 	}
 	if planned.Public != lb.PublicNet.Enabled {
-		return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "disable-public-network",
-			Value: strconv.FormatBool(!planned.Public),
-			Reason: fmt.Sprintf("differs from load balancer %d (%s), which other Services share: must be %t", lb.ID, lb.Name,
-				!lb.PublicNet.Enabled)})
+		return nil, plan.Mistake("disable-public-network", strconv.FormatBool(!planned.Public),
+			"differs from load balancer %d (%s), which other Services share: must be %t", lb.ID, lb.Name, !lb.PublicNet.Enabled)
 	}
 	updated, err := l.changeLabels(ctx, planned.UID, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
 		r := plan.RecordOf(now)
@@ -116,11 +114,10 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 	return updated, nil
 }
 
-// changeLabels changes what the labels of a load balancer say. An update replaces all of them, and the API has no conditional write. So it
-// reads them, compares them with what they should be, writes, and reads them again, until they are that: another client that had read
-// them earlier, and so has undone the change, is noticed. One whose change this one undoes in the moment between its reading and
-// writing has to notice that itself. The change may be called several times, also with its own result. Several Services may change the
-// labels of one load balancer, one after the other.
+// changeLabels changes the labels of a load balancer. An update replaces all of them, and the API has no conditional write. So
+// changeLabels reads, compares, writes, and reads again, until nothing differs: it notices another client that undoes the change because
+// it read the labels earlier. A client must notice itself that changeLabels undoes a change between its read and its write. change may be
+// called several times, even with its own result. Several Services may change the labels of one load balancer, one after the other.
 func (l *Controller) changeLabels(ctx context.Context, uid string, id int64,
 	change func(*hcloud.LoadBalancer) (*plan.Record, error)) (*hcloud.LoadBalancer, error) {
 	unlock, err := l.labelling.Lock(ctx, strconv.FormatInt(id, 10))
@@ -152,7 +149,7 @@ func (l *Controller) changeLabels(ctx context.Context, uid string, id int64,
 	}
 }
 
-// removePorts deletes the Service's ports. Their node ports may belong to another Service soon, which must
+// removePorts deletes the Service's ports. Their node ports may belong to another Service soon, and that one must
 // not be reachable.
 func (l *Controller) removePorts(ctx context.Context, uid string, lb *hcloud.LoadBalancer) error {
 	var ops []plan.Op

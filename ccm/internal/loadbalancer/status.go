@@ -26,7 +26,7 @@ const ConditionReady = plan.AnnotationPrefix + "Ready"
 // maxConditionMessage is the length of the longest message: the API server refuses more than 32 KiB.
 const maxConditionMessage = 1024
 
-// setCondition writes the condition of a Service if the result of its sync has changed it.
+// setCondition writes the condition of a Service if the result of its sync changes it.
 func (l *Controller) setCondition(ctx context.Context, svc *corev1.Service, err error) {
 	if l.Kube == nil || svc.DeletionTimestamp != nil || ctx.Err() != nil || errors.Is(err, apicall.ErrNotLeader) {
 		return
@@ -34,8 +34,8 @@ func (l *Controller) setCondition(ctx context.Context, svc *corev1.Service, err 
 	l.writeCondition(svc, readyCondition(err))
 }
 
-// The condition of a Service whose load balancer is being deleted. A process that dies after the deletion tells its successor the ID, so
-// that an empty list can be confirmed.
+// This condition says that the load balancer of the Service is being deleted. A process that dies after the deletion tells its successor
+// the ID, so that an empty list can be confirmed.
 const (
 	reasonDeleting  = "Deleting"
 	messageDeleting = "Deleting load balancer %d."
@@ -49,7 +49,7 @@ func (l *Controller) noteDeletion(svc *corev1.Service, id int64) {
 	}
 }
 
-// deletionBegun returns the ID of the load balancer that a process has begun to delete for the Service.
+// deletionBegun returns the ID of the load balancer that a process began to delete for the Service.
 func deletionBegun(svc *corev1.Service) (id int64, begun bool) {
 	c := meta.FindStatusCondition(svc.Status.Conditions, ConditionReady)
 	if c == nil || c.Reason != reasonDeleting {

@@ -66,7 +66,7 @@ func (l *Controller) Sync(ctx context.Context, svc *corev1.Service, nodes []*cor
 type serviceSync struct {
 	*Controller
 	asked *corev1.Service
-	svc   *corev1.Service // asked, with the settings that it has on the load balancer
+	svc   *corev1.Service // asked, with its settings on the load balancer
 	opts  Options
 
 	in       plan.Input
@@ -128,7 +128,7 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 	return apicall.JoinErrors(s.errs)
 }
 
-// readSettings reads the settings that the Service has on the load balancer; nil: there is none yet.
+// readSettings reads the settings of the Service on the load balancer. Without one, lb is nil.
 func (s *serviceSync) readSettings(lb *hcloud.LoadBalancer) {
 	var contradictions []error
 	s.svc, s.in.SettingsOf, contradictions = plan.WithSharedSettings(s.asked, lb, s.defaults)
@@ -301,13 +301,13 @@ func (s *serviceSync) warnFixed(ctx context.Context, lb *hcloud.LoadBalancer) {
 		if ip := plan.FindPrimaryIP(all, a.want); ip == nil || ip.ID != a.has {
 			s.events.Warning(s.svc, event.AddressImmutable,
 				"Ignored %s: %q: load balancer %d has the address %s for its whole life; delete and create the Service to change it",
-				s.key(a.name), a.want, lb.ID, a.ip)
+				s.sourceOf(s.svc, a.name), a.want, lb.ID, a.ip)
 		}
 	}
 }
 
 // reconcile sends the difference between plan and lb, and returns the resulting load balancer and the
-// operations that succeeded, also with an error.
+// operations that succeeded, even with an error.
 func (s *serviceSync) reconcile(ctx context.Context, planned *plan.LoadBalancer,
 	lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, []plan.Op, error) {
 	ops := plan.Diff(planned, lb)

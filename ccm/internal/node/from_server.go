@@ -18,7 +18,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
-// What a Node has from its server is recorded in these annotations, so that only that is removed again.
+// These annotations record the labels and taints that a Node has from its server, so that only those are removed again.
 const (
 	annotationServerLabels = nodeinfo.ProviderName + "/labels-from-server"
 	annotationServerTaints = nodeinfo.ProviderName + "/taints-from-server"
@@ -52,10 +52,7 @@ func IsReservedLabel(key string) bool {
 	case key == labelProvidedBy:
 		return true
 	}
-	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(d string) bool {
-		return domain == d ||
-			strings.HasSuffix(domain, "."+d)
-	})
+	return slices.ContainsFunc([]string{".kubernetes.io", ".k8s.io"}, func(d string) bool { return strings.HasSuffix("."+domain, d) })
 }
 
 // fromServer gives Nodes labels and taints that their servers have as labels. The patterns are the operator's
@@ -155,7 +152,7 @@ func isNodeLabel(key, value string) bool {
 	return !IsReservedLabel(key) && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
 }
 
-// sameTaints compares taints without their order and without the time at which they were added.
+// sameTaints compares taints and ignores their order and times.
 func sameTaints(a, b []corev1.Taint) bool {
 	texts := func(taints []corev1.Taint) (all []string) {
 		for _, t := range taints {
@@ -178,14 +175,11 @@ func recordedNames(node *corev1.Node, annotation string) []string {
 	return strings.Split(node.Annotations[annotation], ",")
 }
 
-// recordNames sets the annotation to the names, or removes it if there are none.
+// recordNames sets the annotation to the names, or removes it without names.
 func recordNames(node *corev1.Node, annotation string, names []string) {
 	if len(names) == 0 {
 		delete(node.Annotations, annotation)
 		return
 	}
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
-	}
-	node.Annotations[annotation] = strings.Join(names, ",")
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotation, strings.Join(names, ","))
 }

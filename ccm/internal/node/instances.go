@@ -29,10 +29,11 @@ type Instances struct {
 	servers *inventory.Servers
 	network *inventory.Network
 	show    Settings
-	labels  *nodeLabelSync
 	events  *event.Recorder
-	guard   *routeGuard
 	from    *fromServer
+	kube    kubernetes.Interface // nil until the cloud is initialized
+	// routesOn reports whether Nodes wait for routes.
+	routesOn func() bool
 }
 
 var _ cloudprovider.InstancesV2 = (*Instances)(nil)
@@ -40,16 +41,14 @@ var _ cloudprovider.InstancesV2 = (*Instances)(nil)
 // NewInstances returns the instances. routesOn reports whether Nodes wait for routes.
 func NewInstances(servers *inventory.Servers, network *inventory.Network, show Settings, nodeLabels []LabelPattern,
 	taints []TaintPattern, events *event.Recorder, routesOn func() bool) *Instances {
-	return &Instances{servers: servers, network: network, show: show, labels: &nodeLabelSync{}, events: events,
-		guard: &routeGuard{clock: servers.Clock, routesOn: routesOn}, from: &fromServer{labels: nodeLabels, taints: taints}}
+	return &Instances{servers: servers, network: network, show: show, events: events, routesOn: routesOn,
+		from: &fromServer{labels: nodeLabels, taints: taints}}
 }
 
 // UseKube sets the client with which Nodes are changed.
-func (i *Instances) UseKube(kube kubernetes.Interface) {
-	i.labels.kube, i.guard.kube, i.from.kube = kube, kube, kube
-}
+func (i *Instances) UseKube(kube kubernetes.Interface) { i.kube, i.from.kube = kube, kube }
 
-// Detached returns the server with the name if it is not attached to the network, and nil if there is none.
+// Detached returns the server with the name if it exists and is not attached to the network.
 func (i *Instances) Detached(ctx context.Context, name string, networkID int64) (*hcloud.Server, error) {
 	server, err := i.servers.ByName(ctx, inventory.Ask{Name: name})
 	if err != nil || server == nil || nodeinfo.PrivateIP(server, networkID).IsValid() {
@@ -70,8 +69,7 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	}
 	if server == nil && node.Spec.ProviderID == "" {
 		return false, fmt.Errorf("node %q has no provider ID and no server has its name: it was never a server of this project, so it is "+
-			"not deleted; "+
-			"create a server of that name, or delete the node", node.Name)
+			"not deleted; create a server of that name, or delete the node", node.Name)
 	}
 	return server != nil, nil
 }
@@ -119,13 +117,13 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 			server.ID, server.Name, networkID, i.network.IDOrName)
 	}
 	meta := i.show.metadata(server, node, networkID)
-	if err := i.guard.beforeInit(node); err != nil {
+	if err := i.guardRoute(node); err != nil {
 		return nil, err
 	}
 	if err := i.from.sync(ctx, node, server); err != nil {
 		return nil, err
 	}
-	i.labels.sync(ctx, node, meta)
+	syncLabels(ctx, i.kube, node, meta)
 	return meta, nil
 }
 
@@ -144,12 +142,12 @@ func (i *Instances) notReadyServerOf(ctx context.Context, node *corev1.Node) (*h
 		MaxAge: i.notReadyAge(node),
 		Likely: func() []inventory.Ask {
 			return i.asks(func(n *corev1.Node) inventory.Ask { return inventory.Ask{MaxAge: i.notReadyAge(n)} },
-				func(n *corev1.Node) bool { return !isReady(n) })
+				func(n *corev1.Node) bool { return !nodeinfo.IsReady(n) })
 		},
 	})
 }
 
-// notReadyAge returns the maximum age of the data of a server whose Node is not Ready: half of the time that it
+// notReadyAge returns the maximum age of the data of a server with a Node that is not Ready: half of the time that it
 // has been so.
 func (i *Instances) notReadyAge(node *corev1.Node) time.Duration {
 	since := node.CreationTimestamp.Time
@@ -160,11 +158,6 @@ func (i *Instances) notReadyAge(node *corev1.Node) time.Duration {
 		return 0
 	}
 	return max(min(i.servers.Clock.Since(since)/2, inventory.MaxNotReadyAge), i.servers.TTL)
-}
-
-func isReady(node *corev1.Node) bool {
-	_, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
-	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // askForMetadata returns the question for a Node's metadata. A Node that is not initialized yet runs on a server
@@ -215,7 +208,7 @@ func (i *Instances) asks(question func(*corev1.Node) inventory.Ask, choose func(
 	return all
 }
 
-// serverOf returns the Node's server, or nil if the API says that there is none.
+// serverOf returns the Node's server, or nil if the API says that it does not exist.
 func (i *Instances) serverOf(ctx context.Context, node *corev1.Node, ask inventory.Ask) (*hcloud.Server, error) {
 	server, err := i.findServer(apicall.Polling(ctx), node, ask)
 	if d, ok := errors.AsType[*apicall.DoubtError](err); ok {

@@ -27,6 +27,8 @@ func TestNodeAddressesByFamilyAndNetwork(t *testing.T) {
 	private := []hcloud.ServerPrivateNet{
 		{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.7")}, {Network: &hcloud.Network{ID: 6}, IP: net.ParseIP("10.1.0.7")}}
 	both := hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}
+	only6 := hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}
+	private4 := hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}
 	bothPrivate := both
 	bothPrivate.PrivateNet = private
 	for _, tc := range []struct {
@@ -37,22 +39,16 @@ func TestNodeAddressesByFamilyAndNetwork(t *testing.T) {
 		want        string
 		annotations map[string]string
 	}{
-		{"IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
-		{"IPv6", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv6, "ExternalIP=2001:db8::1", nil},
-		{"dual stack", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyDualStack,
-			"ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", nil},
-		{"dual stack without IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyDualStack,
-			"ExternalIP=2001:db8::1", nil},
-		{"the configured network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 6, AddressFamilyIPv4,
-			"ExternalIP=203.0.113.7 InternalIP=10.1.0.7", nil},
-		{"not attached", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 9, AddressFamilyIPv4,
-			"ExternalIP=203.0.113.7", nil},
-		{"no network configured", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 0, AddressFamilyIPv4,
-			"ExternalIP=203.0.113.7", nil},
+		{"IPv4", both, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
+		{"IPv6", both, 0, AddressFamilyIPv6, "ExternalIP=2001:db8::1", nil},
+		{"dual stack", both, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", nil},
+		{"dual stack without IPv4", only6, 0, AddressFamilyDualStack, "ExternalIP=2001:db8::1", nil},
+		{"the configured network", private4, 6, AddressFamilyIPv4, "ExternalIP=203.0.113.7 InternalIP=10.1.0.7", nil},
+		{"not attached", private4, 9, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
+		{"no network configured", private4, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
 		{"private only", hcloud.Server{PrivateNet: private}, 5, AddressFamilyIPv4, "InternalIP=10.0.0.7", nil},
 		{"private only, no network configured", hcloud.Server{PrivateNet: private[:1]}, 0, AddressFamilyIPv4, "InternalIP=10.0.0.7", nil},
-		{"IPv6 only, with the default family", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyIPv4,
-			"ExternalIP=2001:db8::1", nil},
+		{"IPv6 only, with the default family", only6, 0, AddressFamilyIPv4, "ExternalIP=2001:db8::1", nil},
 		{"IPv6 only, in the network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}, PrivateNet: private}, 5, AddressFamilyIPv4,
 			"InternalIP=10.0.0.7", nil},
 		{"IPv4 only, with family ipv6", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}}, 0, AddressFamilyIPv6,
@@ -95,8 +91,7 @@ func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
 		corev1.LabelFailureDomainBetaZone: "fsn1", corev1.LabelTopologyRegion: "eu-central",
 		corev1.LabelFailureDomainBetaRegion: "eu-central", "mine": "kept"}
 	kube := fake.NewClientset(labelled.DeepCopy())
-	sync := &nodeLabelSync{kube: kube}
-	sync.sync(t.Context(), labelled, meta)
+	syncLabels(t.Context(), kube, labelled, meta)
 	got, err := kube.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +101,7 @@ func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
 		t.Errorf("labels %v", got.Labels)
 	}
 	writes := len(kube.Actions())
-	sync.sync(t.Context(), got, meta)
+	syncLabels(t.Context(), kube, got, meta)
 	if len(kube.Actions()) != writes+0 {
 		t.Errorf("writes without a difference: %v", kube.Actions()[writes:])
 	}
@@ -145,8 +140,8 @@ func TestTheAgeOfDataAboutANodeGrowsWithTheNodesState(t *testing.T) {
 		"without a condition":         {node(time.Minute, 0), 30 * time.Second},
 		"nothing is known about when": {node(0, 0), 0},
 	} {
-		if got := instances.notReadyAge(tc.node); got != tc.want || isReady(tc.node) {
-			t.Errorf("a Node %s: %v, want %v; it is ready: %t", name, got, tc.want, isReady(tc.node))
+		if got := instances.notReadyAge(tc.node); got != tc.want || nodeinfo.IsReady(tc.node) {
+			t.Errorf("a Node %s: %v, want %v; it is ready: %t", name, got, tc.want, nodeinfo.IsReady(tc.node))
 		}
 	}
 	fresh := corev1.Taint{Key: cloudproviderapi.TaintExternalCloudProvider}

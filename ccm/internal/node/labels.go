@@ -16,21 +16,15 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
-// nodeLabelSync updates the labels that describe a Node's server after initialization.
+// syncLabels patches the labels of an initialized Node that differ from meta. An error is logged, and the next refresh tries again.
+// Without a client it does nothing.
+//
 // k8s.io/cloud-provider sets these labels only once, when it initializes a Node; later it updates
 // only addresses (UpdateNodeStatus of the node controller, v0.37.1). So after a change of the server's
-// type the Node would keep its old instance type.
-//
-// It runs when the node controller asks for metadata to refresh addresses
-// (--node-status-update-frequency). It makes no API call of its own.
-type nodeLabelSync struct {
-	kube kubernetes.Interface // nil until the cloud is initialized
-}
-
-// sync patches the labels of an initialized Node that differ from meta. An error is logged, and the
-// next refresh tries again.
-func (l *nodeLabelSync) sync(ctx context.Context, node *corev1.Node, meta *cloudprovider.InstanceMetadata) {
-	if l.kube == nil {
+// type the Node would keep its old instance type. syncLabels runs when the node controller asks for metadata to refresh addresses
+// (--node-status-update-frequency), and makes no API call.
+func syncLabels(ctx context.Context, kube kubernetes.Interface, node *corev1.Node, meta *cloudprovider.InstanceMetadata) {
+	if kube == nil {
 		return
 	}
 	changed := staleLabels(node, meta)
@@ -39,7 +33,7 @@ func (l *nodeLabelSync) sync(ctx context.Context, node *corev1.Node, meta *cloud
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": changed}})
 	if err == nil {
-		_, err = l.kube.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err = kube.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil {
 		klog.ErrorS(err, "Could not update labels of node; will try again", "node", node.Name, "labels", changed)

@@ -22,8 +22,7 @@ const (
 	AddressFamilyDualStack AddressFamily = "dualstack"
 )
 
-// The label by which other programs, such as the CSI driver, recognise a Node that is a server of the
-// cloud. The production CCM sets it too.
+// Other programs, such as the CSI driver, recognise a Node that is a server of the cloud by this label. The production CCM sets it too.
 const (
 	labelProvidedBy = "instance.hetzner.cloud/provided-by"
 	providedByCloud = "cloud"
@@ -79,7 +78,7 @@ func (n Settings) regionAndZone(l *hcloud.Location) (region, zone string) {
 // machine keeps its host name.
 //
 // Two kinds of addresses are returned in addition, because a Node without them cannot be initialized or
-// reached: those that kubelet got as --node-ip, and, if there is no other, the public address of the other
+// reached: those that kubelet got as --node-ip, and, as a last resort, the public address of the other
 // family. Without a configured network, private addresses are returned only if the server has no public
 // interface: then they are the only way to reach it.
 func (n Settings) addresses(s *hcloud.Server, node *corev1.Node, networkID int64) []corev1.NodeAddress {

@@ -13,26 +13,19 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
-// routeGuard marks a new Node as NetworkUnavailable before it is initialized, so that Kubernetes taints
+// guardRoute marks a new Node as NetworkUnavailable before it is initialized, so that Kubernetes taints
 // it (node.kubernetes.io/network-unavailable) and it gets no pods and no traffic before its route exists.
 // kubelet does not set the condition. The route controller of k8s.io/cloud-provider v0.37.1 sets it only
-// after it has tried to create the route, which may be ten seconds after the Node is initialized.
+// after its first try to create the route, up to ten seconds after the Node is initialized.
 //
 // A Node without a pod range is left alone: nothing would ever clear its condition. Its route follows its
 // pod range at once (resync.routeNode).
-type routeGuard struct {
-	clock    clock.PassiveClock
-	kube     kubernetes.Interface // nil until the cloud is initialized
-	routesOn func() bool
-}
-
-// beforeInit must be called before an uninitialized Node is initialized.
-func (g *routeGuard) beforeInit(node *corev1.Node) error {
-	if g.kube == nil || !g.routesOn() || !nodeinfo.IsUninitialized(node) || len(node.Spec.PodCIDRs) == 0 ||
+func (i *Instances) guardRoute(node *corev1.Node) error {
+	if i.kube == nil || !i.routesOn() || !nodeinfo.IsUninitialized(node) || len(node.Spec.PodCIDRs) == 0 ||
 		nodeinfo.NetworkCondition(node) != nil {
 		return nil
 	}
-	return SetNetworkCondition(g.kube, g.clock, node, false)
+	return SetNetworkCondition(i.kube, i.servers.Clock, node, false)
 }
 
 // SetNetworkCondition sets the condition as the route controller does.

@@ -60,9 +60,9 @@ func NodeIPs(node *corev1.Node) (ips []netip.Addr) {
 	return ips
 }
 
-// IPv6 returns the address that the server uses of its public IPv6 network, or the zero Addr if it has none. The
+// IPv6 returns the server's address in its public IPv6 network, or the zero Addr without such a network. The
 // API knows only the network: the address is the one of AnnotationIPv6, or kubelet's --node-ip, or the
-// first one, which images configure.
+// first one, as in the images.
 func IPv6(s *hcloud.Server, node *corev1.Node) netip.Addr {
 	first := PublicIPv6(s)
 	if !first.IsValid() {

@@ -17,6 +17,12 @@ func IsUninitialized(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
 }
 
+// IsReady reports whether the Node has the condition Ready.
+func IsReady(node *corev1.Node) bool {
+	_, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
 // The reasons of the condition NetworkUnavailable: those of the route controller.
 const (
 	ReasonNoRoute      = "NoRouteCreated"
@@ -42,7 +48,7 @@ func isExcluded(node *corev1.Node) bool {
 	return has && (err != nil || off)
 }
 
-// taintToBeDeleted is ToBeDeletedTaint of the service controller, whose package the machine controller would have to link.
+// taintToBeDeleted is ToBeDeletedTaint of the service controller. The machine controller does not link that package.
 const taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 
 // MayServe reports whether the service controller passes the Node to the provider: neither its label nor the cluster autoscaler excludes

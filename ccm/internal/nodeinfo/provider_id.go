@@ -24,14 +24,14 @@ func IsForeign(node *corev1.Node) bool {
 	return errors.As(err, &foreign)
 }
 
-// Convention is the name of a provider whose conventions for Nodes are followed.
+// Convention selects the provider ID prefix and the topology labels of Nodes by the name of a provider.
 type Convention string
 
 // The conventions: values of HCLOUD_INSTANCES_PROVIDER_ID_PREFIX and HCLOUD_INSTANCES_TOPOLOGY_LABELS.
 const (
 	ConventionOwn Convention = ProviderName
-	// ConventionHcloud is the one of the production CCM, which autoscalers, Cluster API providers and CSI
-	// drivers know too.
+	// ConventionHcloud is the one of the production CCM. Autoscalers, Cluster API providers and CSI
+	// drivers know it too.
 	ConventionHcloud Convention = "hcloud"
 )
 

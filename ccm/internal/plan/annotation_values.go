@@ -63,7 +63,7 @@ type Settings struct {
 	HealthCheckHTTPTLS         bool
 	HealthCheckHTTPStatusCodes []string
 
-	// ByPort holds all settings of the ports for which an annotation of their own exists.
+	// ByPort holds all settings of each port with an annotation such as protocol.443.
 	ByPort map[int]*Settings
 }
 

@@ -15,16 +15,15 @@ import (
 // AnnotationPrefix is the prefix that existing manifests of users have, so that they work unchanged.
 const AnnotationPrefix = "load-balancer.hetzner.cloud/"
 
-// annotation declares one Service annotation. Its documentation (ANNOTATIONS.md) is generated from
-// the declaration.
+// annotation declares one Service annotation. ANNOTATIONS.md is generated from these declarations.
 type annotation struct {
 	// Name without prefix.
 	Name string
-	// Also is another name, which the production CCM has for it.
+	// Also is the production CCM's name for it.
 	Also string
-	// Env is the environment variable that holds the default, empty if there is none.
+	// Env is the optional environment variable with the default.
 	Env string
-	// Default is written as in a manifest, empty if there is none.
+	// Default is written as in a manifest. It may be empty.
 	Default string
 	// Allowed completes the sentence "must be …".
 	Allowed string
@@ -39,7 +38,7 @@ type annotation struct {
 // Key returns the annotation's full name.
 func (a annotation) Key() string { return AnnotationPrefix + a.Name }
 
-// KeyIn returns the full name under which a set has the annotation: the other name only if the first one is absent.
+// KeyIn returns the full name of the annotation in set: Also only if Name is absent.
 func (a annotation) KeyIn(set map[string]string) string {
 	_, has := set[a.Key()]
 	if _, also := set[AnnotationPrefix+a.Also]; a.Also != "" && also && !has {
@@ -243,8 +242,7 @@ type AnnotationError struct {
 	// With is the name (without prefix) of another annotation that contradicts this one.
 	With  string
 	Value string
-	// Reason says what is wrong and what is allowed. The text of the error puts source and value
-	// before it.
+	// Reason names the mistake and the allowed values. Error prints it after source and value.
 	Reason string
 }
 
@@ -266,13 +264,18 @@ func (e AnnotationError) Setting() string {
 	return ""
 }
 
-// SettingsError holds all mistakes in the settings of a Service. Only a change of the Service, or of a
-// resource to which it refers, can fix them.
+// SettingsError holds all mistakes in the settings of a Service. They last until someone changes the Service, or a resource that
+// it names.
 type SettingsError struct{ Mistakes []error }
 
 func (e SettingsError) Error() string { return errors.Join(e.Mistakes...).Error() }
 
-// InvalidSettings returns a SettingsError, or nil if there are no mistakes.
+// Mistake returns a SettingsError about one annotation, given by its name without prefix.
+func Mistake(name, value, format string, args ...any) error {
+	return InvalidSettings(AnnotationError{Source: AnnotationPrefix + name, Value: value, Reason: fmt.Sprintf(format, args...)})
+}
+
+// InvalidSettings returns a SettingsError, or nil without mistakes.
 func InvalidSettings(mistakes ...error) error {
 	if len(mistakes) == 0 {
 		return nil
@@ -280,10 +283,9 @@ func InvalidSettings(mistakes ...error) error {
 	return SettingsError{mistakes}
 }
 
-// ParseAnnotations returns the settings of a Service with these annotations. Defaults, which
-// ConfigFromEnv has checked, replace absent annotations. A port with settings of its own gets the general
-// ones for all others. mistakes holds an AnnotationError per invalid annotation; unknown holds the
-// annotations with our prefix that do not exist.
+// ParseAnnotations returns the settings of a Service with these annotations. Valid defaults replace absent annotations. An
+// annotation for one port replaces the general one there. mistakes holds an AnnotationError per invalid annotation; unknown holds
+// the annotations with our prefix that do not exist.
 func ParseAnnotations(set map[string]string, defaults map[string]string) (s Settings, unknown []string, mistakes []error) {
 	for _, a := range Annotations {
 		key := a.KeyIn(set)
@@ -328,7 +330,7 @@ func ParseAnnotations(set map[string]string, defaults map[string]string) (s Sett
 // port is its number, not its name: the number is what the load balancer listens on, and is unique.
 func portSetting(name string, port int) string { return name + "." + strconv.Itoa(port) }
 
-// cutPort splits the name of an annotation for one port. It returns false if there is no such annotation.
+// cutPort splits the name of an annotation for one port. ok reports whether such an annotation exists.
 func cutPort(name string) (a annotation, port int, ok bool) {
 	for _, a := range Annotations {
 		text, found := strings.CutPrefix(name, a.Name+".")
@@ -342,39 +344,3 @@ func cutPort(name string) (a annotation, port int, ok bool) {
 
 // exclusive maps an annotation to the one that excludes it.
 var exclusive = map[string]string{"location": "network-zone", "network-zone": "location"}
-
-// AnnotationsMarkdown returns the reference of all Service annotations as a Markdown document.
-func AnnotationsMarkdown() string {
-	var b strings.Builder
-	b.WriteString("# Service annotations\n\n" +
-		"Generated from `annotations.go`; run `go test ./ccm -run TestAnnotationsReference -update` after a change.\n\n" +
-		"All names start with `" + AnnotationPrefix + "`. The settings apply to all ports of the Service. Those with\n" +
-		"\"yes\" in the column *per port* can also be set for one port, by its number: `protocol.443` is the protocol of port 443,\n" +
-		"and `protocol` that of all ports without such an annotation. A port with settings of its own has the general ones\n" +
-		"for everything else. A setting for a port that the Service does not have causes a Warning event.\n\n" +
-		"Booleans have the format of Go's `strconv.ParseBool`, durations that of `time.ParseDuration`. An\n" +
-		"environment variable, where there is one, sets the default for all Services.\n\n" +
-		"An invalid value causes a Warning event on the Service. No load balancer is created until it is\n" +
-		"corrected. An existing load balancer keeps what it has for this setting, and follows the Service and\n" +
-		"the nodes in all others.\n\n" +
-		"| annotation | allowed | default | environment | per port | meaning |\n|---|---|---|---|---|---|\n")
-	for _, a := range Annotations {
-		doc := a.Doc
-		if a.NeedsNetwork {
-			doc += " Needs `HCLOUD_NETWORK`."
-		}
-		perPort := ""
-		if a.perPort() {
-			perPort = "yes"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", a.Name, a.Allowed, code(a.Default), code(a.Env), perPort, doc)
-	}
-	return b.String()
-}
-
-func code(s string) string {
-	if s == "" {
-		return ""
-	}
-	return "`" + s + "`"
-}

@@ -181,6 +181,23 @@ func TestTheReferenceAndThePlanHaveTheSameDefaults(t *testing.T) {
 	}
 }
 
+// notCopied holds the annotations that are in none of the two maps of wrong_settings.go, and what keeps their settings.
+var notCopied = map[string]string{
+	"location":                "cannot change",
+	"network-zone":            "cannot change",
+	"adopt":                   "cannot change",
+	"shared":                  "the load balancer's labels: guests stay",
+	"shared-namespaces":       "the load balancer's labels",
+	"primary-ipv4":            "cannot change",
+	"primary-ipv6":            "cannot change",
+	"use-private-ip":          "usesPrivateIP",
+	"node-selector":           "selectedNodes",
+	"keep-on-delete":          "deletionSettings",
+	"hostname":                "the Service's status",
+	"ipv6-disabled":           "the Service's status",
+	"disable-private-ingress": "the Service's status",
+}
+
 // A wrong setting must not take away what serves traffic: each annotation says how it keeps what is there.
 func TestEveryAnnotationKeepsItsSettingInOnePlace(t *testing.T) {
 	t.Parallel()

@@ -15,8 +15,8 @@ func CheckService(svc *corev1.Service, s *Settings, haveNetwork bool) []error {
 	return slices.Concat(checkNetworking(s, haveNetwork), checkHTTP(svc, s), checkShared(s), mistakes)
 }
 
-// Unsupported says which fields of the Service have no effect, or not the expected one, and what to do
-// instead. Ports that are not TCP are reported by portNotes.
+// Unsupported names fields of the Service without effect, or with an unexpected one, each with an alternative. Ports that are not
+// TCP are reported by portNotes.
 func Unsupported(svc *corev1.Service) (texts []string) {
 	_, ranges := svc.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]
 	if len(svc.Spec.LoadBalancerSourceRanges) > 0 || ranges {
@@ -140,8 +140,8 @@ func checkHTTP(svc *corev1.Service, s *Settings) (errs []error) {
 	return errs
 }
 
-// SettingAt returns the name of the annotation, without prefix, from which a port has a setting. If there is
-// none, it is the one that the user would add.
+// SettingAt returns the name of the annotation, without prefix, that decides a setting of a port. Without one, it is the
+// annotation that the user would add.
 func SettingAt(svc *corev1.Service, s *Settings, name string, port int) string {
 	own := portSetting(name, port)
 	_, ownSet := svc.Annotations[AnnotationPrefix+own]
@@ -152,7 +152,7 @@ func SettingAt(svc *corev1.Service, s *Settings, name string, port int) string {
 	return name
 }
 
-// AtPort makes mistakes in settings name the annotations from which the port has them.
+// AtPort makes mistakes in settings name the annotations that decide them for the port.
 func AtPort(err error, svc *corev1.Service, settings *Settings, port int) error {
 	invalid, ok := errors.AsType[SettingsError](err)
 	if !ok {

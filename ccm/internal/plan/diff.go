@@ -72,8 +72,8 @@ type Op struct {
 	// Needs lists parts without which the operation is wrong or useless. It is not sent if an earlier
 	// operation of such a part has failed.
 	Needs []Part
-	// Undo is sent if the operation fails, which may have had its effect nevertheless: the part must serve
-	// traffic as before, or as planned.
+	// Undo is sent after an error, because a failed operation may have taken effect: the part must serve traffic as before, or
+	// as planned.
 	Undo *Op
 
 	Name      string            // rename
@@ -145,7 +145,7 @@ func Diff(plan *LoadBalancer, lb *hcloud.LoadBalancer) []Op {
 	network, detaches := d.network()
 	before, targets, hidden := d.targets(detaches)
 	return slices.Concat(record, typeFirst, enable, before, network, targets, disable, hidden, d.services(),
-		d.algorithm(), d.reverse(), d.name(), d.userLabels(), d.protection(), typeLast, forget)
+		d.settings(), typeLast, forget)
 }
 
 // difference compares a plan with a load balancer, part by part.
@@ -176,36 +176,6 @@ func (d *difference) changesLabels(op Op) bool {
 	r := RecordOf(d.lb)
 	r.note(op, d.lb)
 	return !maps.Equal(r.Encode(), d.lb.Labels)
-}
-
-func (d *difference) name() []Op {
-	if d.plan.Name == "" || d.plan.Name == d.lb.Name {
-		return nil
-	}
-	return []Op{{Kind: OpRename, Part: partName, Name: d.plan.Name}}
-}
-
-func (d *difference) userLabels() []Op {
-	op := Op{Kind: OpLabel, Part: partUserLabels, UID: d.plan.UID, Labels: d.plan.Labels}
-	if d.plan.Labels == nil || !d.changesLabels(op) {
-		return nil
-	}
-	return []Op{op}
-}
-
-func (d *difference) protection() []Op {
-	want := d.plan.DeleteProtection
-	if want == nil || *want == d.lb.Protection.Delete {
-		return nil
-	}
-	return []Op{{Kind: OpProtect, Part: PartProtection, Protect: *want}}
-}
-
-func (d *difference) algorithm() []Op {
-	if d.plan.Algorithm == "" || d.plan.Algorithm == d.lb.Algorithm.Type {
-		return nil
-	}
-	return []Op{{Kind: OpAlgorithm, Part: partAlgorithm, Algorithm: d.plan.Algorithm}}
 }
 
 // PortsToDelete returns the load balancer's recorded ports that the plan lacks.
@@ -326,8 +296,8 @@ func (d *difference) services() []Op {
 	return slices.Concat(deletes, updates, adds)
 }
 
-// sameService reports whether both services have the same planned settings. It ignores the expected
-// response text of an HTTP check, which the plan does not set, and the HTTP settings of a TCP service.
+// sameService reports whether both services have the same planned settings. The plan never sets the response text of an HTTP check,
+// and a TCP service needs no HTTP settings: both are ignored.
 func sameService(want, have hcloud.LoadBalancerService) bool {
 	if want.Protocol != have.Protocol || want.DestinationPort != have.DestinationPort ||
 		want.Proxyprotocol != have.Proxyprotocol || !sameHealthCheck(want.HealthCheck, have.HealthCheck) {
@@ -368,15 +338,30 @@ func certificateIDs(certs []*hcloud.Certificate) []int64 {
 	return slices.Compact(ids)
 }
 
-func (d *difference) reverse() (ops []Op) {
-	change := func(address net.IP, want, have string) {
+// settings compares what depends on no other part.
+func (d *difference) settings() (ops []Op) {
+	plan, lb := d.plan, d.lb
+	if plan.Algorithm != "" && plan.Algorithm != lb.Algorithm.Type {
+		ops = append(ops, Op{Kind: OpAlgorithm, Part: partAlgorithm, Algorithm: plan.Algorithm})
+	}
+	reverse := func(address net.IP, want, have string) {
 		if ip, ok := netip.AddrFromSlice(address); ok && want != "" && want != have {
 			ip = ip.Unmap()
 			ops = append(ops, Op{Kind: OpChangeReverse, Part: partReverse(ip), IP: ip, DNSPtr: want})
 		}
 	}
-	change(d.lb.PublicNet.IPv4.IP, d.plan.IPv4RDNS, d.lb.PublicNet.IPv4.DNSPtr)
-	change(d.lb.PublicNet.IPv6.IP, d.plan.IPv6RDNS, d.lb.PublicNet.IPv6.DNSPtr)
+	reverse(lb.PublicNet.IPv4.IP, plan.IPv4RDNS, lb.PublicNet.IPv4.DNSPtr)
+	reverse(lb.PublicNet.IPv6.IP, plan.IPv6RDNS, lb.PublicNet.IPv6.DNSPtr)
+	if plan.Name != "" && plan.Name != lb.Name {
+		ops = append(ops, Op{Kind: OpRename, Part: partName, Name: plan.Name})
+	}
+	label := Op{Kind: OpLabel, Part: partUserLabels, UID: plan.UID, Labels: plan.Labels}
+	if plan.Labels != nil && d.changesLabels(label) {
+		ops = append(ops, label)
+	}
+	if want := plan.DeleteProtection; want != nil && *want != lb.Protection.Delete {
+		ops = append(ops, Op{Kind: OpProtect, Part: PartProtection, Protect: *want})
+	}
 	return ops
 }
 

@@ -91,12 +91,12 @@ func (d *difference) swapTarget(want Target) []Op {
 	old := Target{want.ServerID, !want.Private}
 	remove, add := removeTarget(old), d.addTarget(want)
 	add.Undo = &Op{Kind: OpAddTarget, Part: add.Part, Target: old}
-	// A removal whose answer is lost may have had its effect.
+	// A removal without an answer may have taken effect.
 	remove.Needs, remove.Undo = add.Needs, &Op{Kind: OpAddTarget, Part: add.Part, Target: want}
 	return []Op{remove, add}
 }
 
-// addTarget returns the operation that adds a target, with what it needs.
+// addTarget returns the operation that adds a target, with the parts that it needs.
 func (d *difference) addTarget(t Target) Op {
 	op := Op{Kind: OpAddTarget, Part: partServer(t.ServerID), Target: t, Needs: d.addressNeeds(t.Private)}
 	if !t.Private {
@@ -119,9 +119,9 @@ func (d *difference) addressNeeds(private bool) []Part {
 // targetChanges are changes of targets that can be made in any order.
 type targetChanges struct{ adds, swaps, removes []Op }
 
-// hideFirst takes away, and returns, what can wait until the public interface is disabled. The API refuses
-// that while there are public targets, and until then the Service is exposed. But all targets except one must
-// serve all the time, also if an earlier process has died in between.
+// hideFirst removes and returns the changes that can wait until the public interface is disabled. The API refuses
+// that while the load balancer has public targets, and until then the Service is exposed. But all targets except one must
+// serve all the time, even after the death of an earlier process.
 func (c *targetChanges) hideFirst() (later []Op) {
 	if n := len(c.swaps); n > 0 {
 		later, c.swaps = c.swaps[n-1:], c.swaps[:n-1]
@@ -131,8 +131,8 @@ func (c *targetChanges) hideFirst() (later []Op) {
 	return later
 }
 
-// interleave orders the changes so that there are never fewer targets than before, than after, or than the
-// type allows, less one. count is the number of targets now, limit the largest number, and left the number
+// interleave orders the changes and never lets the number of targets fall below the least of the number before, the number after,
+// and one less than the type allows. count is the number of targets now, limit the largest number, and left the number
 // afterwards.
 //
 // Targets are added while there is room, then removed and added in turns. A target is removed only if

@@ -108,10 +108,6 @@ func TestDiff(t *testing.T) {
 			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}
 		},
 			[]string{"add_target server 2 (private false)", "remove_target server 1 (private false)"}},
-		{"a private node was replaced: the new one is added first", simple([]Target{{2, true}}, 80),
-			func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
-				lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, true)}
-			}, []string{"add_target server 2 (private true)", "remove_target server 1 (private true)"}},
 		{"a node was replaced, no room: the old one is removed first", simple(public(2), 80),
 			func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
 				lb.Targets, lb.LoadBalancerType.MaxTargets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}, 1
@@ -152,14 +148,12 @@ func TestDiff(t *testing.T) {
 			lb.Labels["owner"] = "me"
 			plan.Labels = map[string]string{"team": "db"}
 		}, []string{"change labels to team=db"}},
-		{"labels that are kept", simple(nil, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
-			lb.Labels = recorded(lb.Labels, sets(map[string]string{"team": "web"}))
+		{"protection and labels that are kept", simple(nil, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
+			lb.Labels, lb.Protection.Delete = recorded(lb.Labels, sets(map[string]string{"team": "web"})), true
 		}, nil},
 		{"no protection any more", simple(nil, 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
 			lb.Protection.Delete, plan.DeleteProtection = true, new(bool)
 		}, []string{"change_protection against deletion to false"}},
-		{"protection is kept", simple(nil, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) { lb.Protection.Delete = true }, nil},
-		{"foreign labels stay", simple(nil, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) { lb.Labels["team"] = "web" }, nil},
 		{"our port labels were lost", simple(nil, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
 			lb.Services = simple(nil, 80, 443).Services
 			lb.Labels = map[string]string{LabelServiceUID: testUID, "team": "web"}

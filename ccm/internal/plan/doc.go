@@ -1,14 +1,14 @@
-// Package plan computes what a Service's load balancer should be, and how it differs from what it is. All of it is pure: it makes no
-// API call, takes no context, and reads nothing but its arguments. Package loadbalancer reads the input and sends the operations.
+// Package plan computes the desired state of a Service's load balancer and its difference from the actual state. All of it is pure: it
+// makes no API call, takes no context, and reads nothing but its arguments. Package loadbalancer reads the input and sends the operations.
 //
 // ParseAnnotations and CheckService read the settings, Compute makes the plan, and Diff compares it with the load balancer.
 //
 // One word per idea, here and in package loadbalancer:
 //
-//	record   what the labels of a load balancer say: whose it is, and what has to be remembered (Record)
+//	record   the labels of a load balancer: its owner, and all that the next process must know (Record)
 //	own      the Service's UID is in the load balancer's label
 //	adopt    a Service becomes the owner of a load balancer without one, because it asks for it by an annotation
-//	lend     what a user has made and lends to a Service: a load balancer that is adopted with the annotation adopt, Primary IPs
+//	lend     a user made it for a Service to use: a load balancer that is adopted with the annotation adopt, Primary IPs
 //	inherit  a Service becomes the owner of the load balancer that the production CCM made for it
 //	join     a Service becomes a guest on another one's load balancer (the annotation shared)
 //	find     a Service adopts a load balancer because it asks for its name: the Service owns it, and gives it back

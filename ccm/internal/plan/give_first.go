@@ -7,9 +7,9 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// GiveFirst orders the operations on a load balancer that the Service has adopted and that does not
-// serve it yet. First comes what adds something: ports, targets, an attachment, room. What takes away or
-// changes what a person has set up comes last, and only if everything before has succeeded; and so does what there is no room for yet.
+// GiveFirst orders the operations on an adopted load balancer that does not serve the Service yet. Operations that only add come first:
+// ports, targets, an attachment, room. Those that change or remove a person's settings come last, and only if all others have
+// succeeded. So do additions for which the type has no room yet.
 func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string) []Op {
 	if IsSettled(lb, uid) {
 		return ops

@@ -8,15 +8,14 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 )
 
-// What a user has made before the Service and lends to it: a load balancer (the annotation adopt) and Primary
-// IPs. The annotation is the consent. Such a load balancer is not deleted with the Service, keeps its public
-// interface and network unless an annotation says otherwise, and keeps the servers that were its targets.
+// A user lends an existing load balancer (the annotation adopt) or Primary IPs to a Service. The annotation is the consent. A lent load
+// balancer is not deleted with the Service, keeps its public interface and network unless an annotation says otherwise, and keeps the
+// servers that were its targets.
 
 // IsLent reports whether a user has lent the load balancer to the Service.
 func IsLent(lb *hcloud.LoadBalancer) bool { return RecordOf(lb).Lent }
 
-// planLent takes what a user has set up on the load balancer into the plan, unless an annotation of the
-// Service says otherwise.
+// planLent copies the public interface and the network of a lent load balancer into the plan, unless an annotation says otherwise.
 func planLent(plan *LoadBalancer, in Input) (notes []Note) {
 	if !IsLent(in.Current) {
 		return nil

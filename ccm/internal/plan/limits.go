@@ -39,8 +39,8 @@ func maxServices(t *hcloud.LoadBalancerType) int { return t.MaxServices }
 
 func maxCertificates(t *hcloud.LoadBalancerType) int { return t.MaxAssignedCertificates }
 
-// fitToLimits removes from the plan what the type has no room for. What the load balancer has already
-// stays. What is foreign counts, and stays too.
+// fitToLimits cuts the plan down to the limits of the type. Existing targets, ports and certificates stay. Foreign ones count, and
+// stay too.
 func fitToLimits(plan *LoadBalancer, in Input) {
 	if in.Limits == nil {
 		return
@@ -49,7 +49,7 @@ func fitToLimits(plan *LoadBalancer, in Input) {
 	if current == nil {
 		current = &hcloud.LoadBalancer{}
 	}
-	// room returns the number of ours, of want, for which there is room.
+	// room returns how many of the wanted ones fit.
 	room := func(what string, foreign, want int, limit func(*hcloud.LoadBalancerType) int) int {
 		most := limit(in.Limits)
 		if foreign+want > most {

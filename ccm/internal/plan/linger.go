@@ -36,7 +36,7 @@ func hasPrivate(targets []Target) bool {
 }
 
 // keepServing keeps targets in the plan that have to wait before they leave: one healthy target leaves for each planned one that
-// has become healthy. It runs when the plan fits the type's limits, in which targets that wait have a place before new ones.
+// becomes healthy. It runs when the plan fits the type's limits. There, targets that wait have a place before new ones.
 func keepServing(plan *LoadBalancer, in Input) {
 	lb, wanted := in.Current, 0
 	for _, n := range selectedNodes(in, currentTargets(lb)) { // also those that are not targets yet, for whatever reason
@@ -82,8 +82,8 @@ func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (next, healthy int
 	return next, healthy
 }
 
-// lingeringTargets returns the Service's targets that the plan lacks, and that are healthy on a port on which fewer than the wanted
-// number of targets would be. If lingerOver is set, one of them is left out, unless it is the last one on a port. Public ones are not
+// lingeringTargets returns targets that the plan lacks but a port needs: they are healthy there, and without them fewer than the wanted
+// number would be. If lingerOver is set, one of them is left out, unless it is the last one on a port. Public ones are not
 // among them if they have to leave before the public interface can.
 func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, wanted int, lingerOver bool) (needed []Target) {
 	own := ServerTargets(lb)
@@ -147,7 +147,7 @@ func IsHealthy(t hcloud.LoadBalancerTarget) bool {
 	})
 }
 
-// healthyPorts returns the ports on which a target is healthy.
+// healthyPorts returns the ports with a successful check of the target.
 func healthyPorts(t hcloud.LoadBalancerTarget) (ports []int) {
 	for _, h := range t.HealthStatus {
 		if h.Status == hcloud.LoadBalancerTargetHealthStatusStatusHealthy {

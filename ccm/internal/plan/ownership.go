@@ -13,17 +13,17 @@ import (
 
 // Who owns what on a load balancer (hcloud-cloud-controller-manager#249):
 //
-//   - The load balancer belongs to the Service whose UID is in the label ccm-from-scratch/service-uid.
+//   - The label ccm-from-scratch/service-uid of a load balancer holds the UID of the Service that owns it.
 //     The create request contains the label, so a load balancer never exists without its owner. The
 //     CCM changes and deletes only load balancers with this label.
-//   - A load balancer of the production CCM, whose label hcloud-ccm/service-uid has the Service's UID, is
+//   - A load balancer with the Service's UID in the production CCM's label, hcloud-ccm/service-uid, is
 //     inherited as it is (loadbalancer/production_ccm.go).
 //   - Any other load balancer without our label is adopted only by its name, and only if the Service asks for
-//     the name with an annotation. One that has belonged to the Service is not adopted again: a person has
+//     the name with an annotation. A former load balancer of the Service is not adopted again: a person
 //     removed the label to keep it.
 //   - A resource with the label ccm-from-scratch/cluster belongs to the cluster with that HCLOUD_CLUSTER_ID only:
 //     a cluster that was made from a backup of another one has the same UIDs. One without that label, and with
-//     ccm-from-scratch/cluster-uid, belongs to the cluster whose namespace kube-system has that UID. A resource
+//     ccm-from-scratch/cluster-uid, belongs to the cluster with that UID of the namespace kube-system. A resource
 //     without both was made by an earlier version, and gets the labels. Earlier versions ignore the second label.
 //   - If several load balancers have the label of one Service, a person has copied it. The CCM changes
 //     only the one with the address in the Service's status, and deletes none of them.
@@ -45,12 +45,11 @@ const (
 	// LabelCluster holds HCLOUD_CLUSTER_ID, if it is set.
 	LabelCluster = labelPrefix + "cluster"
 
-	// LabelClusterUID holds the UID of the namespace kube-system, which a cluster keeps for its whole life.
+	// LabelClusterUID holds the UID of the namespace kube-system. It is the same for the whole life of a cluster.
 	LabelClusterUID = labelPrefix + "cluster-uid"
 
-	// LabelServiceUIDHcloud is the ownership label of the production CCM. A load balancer on which it
-	// holds another Service's UID is never adopted. We write it too, so that an operator can return to
-	// the production CCM at any time.
+	// LabelServiceUIDHcloud is the ownership label of the production CCM. A load balancer with another Service's UID in it is never
+	// adopted. We write it too, so that an operator can return to the production CCM at any time.
 	LabelServiceUIDHcloud = "hcloud-ccm/service-uid"
 
 	maxLabelValue = 63
@@ -69,8 +68,7 @@ type Ownership struct {
 	Both bool
 }
 
-// Marks returns the labels, in addition to LabelServiceUID, that each resource of the Service must have; nil if
-// there are none.
+// Marks returns the labels, in addition to LabelServiceUID, that each resource of the Service must have. It may return nil.
 func (o Ownership) Marks(uid string) map[string]string {
 	marks := map[string]string{LabelCluster: o.ClusterID, LabelClusterUID: o.ClusterUID}
 	if o.Both {
@@ -103,8 +101,7 @@ func (o Ownership) Inherits(labels map[string]string, uid string) bool {
 	return labels[LabelServiceUIDHcloud] == uid && labels[LabelServiceUID] == "" && labels[LabelLastOwner] != uid && o.IsHere(labels)
 }
 
-// OtherOwner says which other Service or cluster owns the resource with these labels. It returns "" if there
-// is none.
+// OtherOwner names the other Service or cluster that owns the resource with these labels, or returns "".
 func (o Ownership) OtherOwner(labels map[string]string, uid string) string {
 	if !o.IsHere(labels) && labels[LabelCluster] == "" {
 		return "the cluster whose namespace kube-system has the UID " + labels[LabelClusterUID]
@@ -121,7 +118,7 @@ func (o Ownership) OtherOwner(labels map[string]string, uid string) string {
 	return ""
 }
 
-// OwnedBy returns those of the load balancers that belong to the Service, or else those on which it is a guest.
+// OwnedBy returns the load balancers of the Service, or else those with the Service as a guest.
 func (o Ownership) OwnedBy(lbs []*hcloud.LoadBalancer, uid string) []*hcloud.LoadBalancer {
 	var owned, guest []*hcloud.LoadBalancer
 	for _, lb := range lbs {
@@ -148,20 +145,19 @@ func (o Ownership) DefaultName(svc *corev1.Service) string {
 	return name
 }
 
-// WasReleased reports whether the load balancer, which has no owner now, has belonged to the Service.
-// Then a person has removed its label to keep it. If the person has removed all labels, the address in
+// WasReleased reports whether a load balancer without an owner belonged to the Service earlier.
+// Then a person removed its label to keep it. If the person removed all labels, the address in
 // the Service's status still shows it. A status with a hostname shows only that the Service had one: this may be it.
 func WasReleased(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
 	return lb.Labels[LabelLastOwner] == string(svc.UID) || ShowsPublicAddressOf(svc, lb) || showsOnly(svc, lb) ||
 		len(svc.Status.LoadBalancer.Ingress) > 0 && !ShowsAnyAddress(svc)
 }
 
-// IsSettled reports whether the load balancer serves the Service. Before that, an adoption must not take
-// away anything that a person has set up on it.
+// IsSettled reports whether the load balancer serves the Service. Before that, an adoption must not remove a person's settings.
 func IsSettled(lb *hcloud.LoadBalancer, uid string) bool { return lb.Labels[LabelLastOwner] == uid }
 
-// InUse returns the only load balancer with an address that the Service's status shows, or nil if there
-// is none or more than one. A status with a hostname shows no address.
+// InUse returns the only load balancer with an address that the Service's status shows. It returns nil if several have one, or if
+// none has: a status with a hostname shows no address.
 func InUse(lbs []*hcloud.LoadBalancer, svc *corev1.Service) *hcloud.LoadBalancer {
 	var found []*hcloud.LoadBalancer
 	for _, lb := range lbs {
@@ -183,33 +179,33 @@ func ShowsAnyAddress(svc *corev1.Service) bool {
 // showsOnly reports whether the Service's status shows addresses, and all are the load balancer's. One of several
 // proves nothing: a new load balancer gets the private address of one that was deleted.
 func showsOnly(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
-	foreign := func(i corev1.LoadBalancerIngress) bool {
-		one := &corev1.Service{}
-		one.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{i}
-		return !ShowsAddressOf(one, lb)
-	}
+	foreign := func(i corev1.LoadBalancerIngress) bool { return !slices.Contains(addressesOf(lb), i.IP) }
 	return len(svc.Status.LoadBalancer.Ingress) > 0 && !slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, foreign)
 }
 
 // ShowsAddressOf reports whether the Service's status shows an address of the load balancer.
 func ShowsAddressOf(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
-	var private []string
-	for _, n := range lb.PrivateNet {
-		private = append(private, n.IP.String())
-	}
-	return ShowsPublicAddressOf(svc, lb) || showsOneOf(svc, private)
+	return showsOneOf(svc, addressesOf(lb))
 }
 
-// ShowsPublicAddressOf is ShowsAddressOf for public addresses, which are unique: two projects may have the same
-// private ones.
+// ShowsPublicAddressOf is ShowsAddressOf for public addresses. They are unique, and two projects may have the same private ones.
 func ShowsPublicAddressOf(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
-	return showsOneOf(svc, []string{lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String()})
+	return showsOneOf(svc, addressesOf(lb)[:2])
 }
 
 func showsOneOf(svc *corev1.Service, addresses []string) bool {
 	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool {
-		return i.IP != "" && slices.Contains(addresses, i.IP)
+		return slices.Contains(addresses, i.IP)
 	})
+}
+
+// addressesOf returns the two public addresses of the load balancer, then the private ones. None is "".
+func addressesOf(lb *hcloud.LoadBalancer) []string {
+	all := []string{lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String()}
+	for _, n := range lb.PrivateNet {
+		all = append(all, n.IP.String())
+	}
+	return all
 }
 
 // WithoutOurs returns a copy of labels without those that make something a Service's.

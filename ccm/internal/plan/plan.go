@@ -108,8 +108,8 @@ type Input struct {
 	Own      Ownership
 	// SettingsOf is the UID of the Service that decides about the load balancer as a whole: see WithSharedSettings.
 	SettingsOf string
-	// Wrong holds the names of annotations whose setting cannot be applied. The load balancer keeps what
-	// it has. It is empty for a new load balancer.
+	// Wrong holds the names of annotations with settings that cannot be applied. The load balancer keeps its own. Wrong is empty
+	// for a new load balancer.
 	Wrong map[string]bool
 	// Current is the existing load balancer; nil for a new one.
 	Current *hcloud.LoadBalancer
@@ -125,7 +125,7 @@ type Input struct {
 	Unread bool
 	// LingerOver is set if targets have waited long enough for others to be healthy, so that one of them leaves.
 	LingerOver bool
-	// NetworkID of HCLOUD_NETWORK; 0 if there is none.
+	// NetworkID of HCLOUD_NETWORK; 0 without a network.
 	NetworkID int64
 	// PrimaryIPv4 and PrimaryIPv6 are those of a new load balancer, if the Service chooses them.
 	PrimaryIPv4, PrimaryIPv6 *hcloud.PrimaryIP
@@ -301,7 +301,7 @@ func planService(in Input, port corev1.ServicePort) hcloud.LoadBalancerService {
 // port whether a node has one. So that port is checked, unless the annotations choose another check.
 // A check of the Service's own node port would depend on kube-proxy's mode.
 //
-// Without a protocol of its own, the check has the Service's protocol if an annotation chooses anything
+// Without the annotation health-check-protocol, the check has the Service's protocol if an annotation chooses anything
 // else about it, as with the production CCM. A Service without such an annotation has a TCP check: not
 // every HTTP server answers / with success.
 func planHealthCheck(svc *corev1.Service, s *Settings, port corev1.ServicePort) hcloud.LoadBalancerServiceHealthCheck {

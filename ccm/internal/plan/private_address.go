@@ -47,7 +47,7 @@ func (a AddressCheck) Check(ip netip.Addr, subnet netip.Prefix) (annotation, val
 	return "", "", ""
 }
 
-// subnets returns the ranges in which a load balancer can be.
+// subnets returns the ranges for load balancers.
 func (a AddressCheck) subnets() (ranges []netip.Prefix) {
 	for _, s := range a.Network.Subnets {
 		if s.Type == hcloud.NetworkSubnetTypeVSwitch || s.IPRange == nil || a.Zone != "" && string(s.NetworkZone) != a.Zone {

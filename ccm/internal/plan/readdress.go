@@ -11,10 +11,9 @@ import (
 // keep the one that they have. Nodes that wait for their routes become targets first, if that takes no longer than others may wait. It
 // runs after keepServing.
 //
-// Three changes are made at once: those of a load balancer that leaves its network although planned targets are private, which is
-// possible only without any; of one that leaves the public interface, where the Service must not stay; and those of targets that are not
-// healthy, which come last and only if none is missing. Before its first health check a target may serve, so that it waits, but not without
-// end.
+// Three changes are made at once. A load balancer can leave its network only without private targets. One that leaves the public
+// interface must not expose the Service any longer. Targets that are not healthy come last, and only if none is missing: before its first
+// health check a target may serve, so that it waits for a limited time.
 func readdress(plan *LoadBalancer, in Input) {
 	lb, lingerOver := in.Current, in.LingerOver
 	if hides(plan, lb) {

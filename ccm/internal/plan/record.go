@@ -15,22 +15,22 @@ import (
 
 // Record is what the labels of a load balancer say. RecordOf reads them, and Encode writes them: nothing else does.
 //
-// Some labels stand for themselves, because people set them or the API finds load balancers by them: whose it is (ownership.go) and
-// who its guests are. All else is one text, in as many labels as it needs: record-001, record-002, … It begins with the version of
+// Some labels stand for themselves, because people set them or the API finds load balancers by them: the owner (ownership.go) and
+// the guests. All else is one text, in as many labels as it needs: record-001, record-002, … It begins with the version of
 // its form and with a check of the rest, JSON in base32. If a person or another client has replaced only some of these labels, nothing of
 // it counts, and the load balancer outlives its Service.
 type Record struct {
 	// Labels are those that stand for themselves, and those of other clients.
 	Labels map[string]string `json:"-"`
-	// Ports are the listen ports of the owner, and Guests those of each guest by its UID, which stay when a person removes its label.
-	// A port is here before it is created and until it is deleted: what a process has begun, its successor can finish.
+	// Ports are the listen ports of the owner, and Guests those of each guest by its UID. A guest stays here when a person removes its
+	// label. A port is here before it is created and until it is deleted, so that a successor can finish the work of a process.
 	Ports  []int            `json:"ports,omitempty"`
 	Guests map[string][]int `json:"guests,omitempty"`
 	// Shared is the owner's consent to guests.
 	Shared bool `json:"shared,omitempty"`
 	// Common are the settings of a load balancer that several Services share.
 	Common commonSettings `json:"common,omitzero"`
-	// UserLabels are the keys of what the annotation labels has set, so that it is removed together with the annotation.
+	// UserLabels are the keys from the annotation labels. They are removed together with it.
 	UserLabels []string `json:"labels,omitempty"`
 	// Lent marks a load balancer that the annotation adopt names, and ForeignServers are its targets at that time that had no Node.
 	Lent           bool    `json:"lent,omitempty"`
@@ -89,7 +89,7 @@ func (r *Record) Encode() map[string]string {
 // recordHead returns what comes before the body: the version of the form, and the check.
 func recordHead(body string) string { return "1." + hashOf(body) + "." }
 
-// hashOf returns a hash to which no second text is found by accident.
+// hashOf returns a hash that no two texts share by accident.
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
@@ -114,7 +114,7 @@ func (r *Record) Own(uid string, ports []int, marks map[string]string) {
 	maps.Copy(r.Labels, marks)
 }
 
-// Adopt makes the planned Service the owner of what a person has made. The existing ports are foreign, and so are targets other than
+// Adopt makes the planned Service the owner of a person's load balancer. The existing ports are foreign, and so are targets other than
 // ours if the load balancer is lent.
 func (r *Record) Adopt(planned *LoadBalancer, targets []Target, ours map[int64]bool) {
 	r.Own(planned.UID, nil, planned.Marks)
@@ -154,7 +154,7 @@ func (r *Record) Inherit(heir string, marks map[string]string) {
 	r.Labels[LabelLastOwner] = heir
 }
 
-// note records what an OpRecord or OpLabel says. What the Service has made stays recorded as long as the load balancer has it: the
+// note applies an OpRecord or OpLabel. A recorded port of the Service stays recorded as long as the load balancer has it: the
 // operation may come from an older state.
 func (r *Record) note(op Op, lb *hcloud.LoadBalancer) {
 	if op.Kind == OpLabel {
@@ -178,8 +178,8 @@ func (r *Record) note(op Op, lb *hcloud.LoadBalancer) {
 	r.Shared, r.Common = op.Shared, op.Common
 }
 
-// setUserLabels sets the wanted labels, and removes those that the annotation has set earlier. A label that was there before the
-// annotation is that of someone else, and stays.
+// setUserLabels sets the wanted labels, and removes earlier ones of the annotation. Labels from before the annotation are someone
+// else's, and stay.
 func (r *Record) setUserLabels(want map[string]string) {
 	for _, key := range r.UserLabels {
 		delete(r.Labels, key)

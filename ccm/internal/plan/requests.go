@@ -88,47 +88,34 @@ func CreateRequest(plan *LoadBalancer) hcloud.LoadBalancerCreateOpts {
 	return opts
 }
 
-// hcloud-go has a type per request for the same data: the next three functions fill them.
+// hcloud-go has a type per request for the same data. Those of the settings under "http" are convertible.
 
 func createServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerCreateOptsService {
-	hc := s.HealthCheck
-	opts := hcloud.LoadBalancerCreateOptsService{
-		Protocol: s.Protocol, ListenPort: &s.ListenPort, DestinationPort: &s.DestinationPort, Proxyprotocol: &s.Proxyprotocol,
+	add := AddServiceRequest(s)
+	hc := add.HealthCheck
+	return hcloud.LoadBalancerCreateOptsService{
+		Protocol: s.Protocol, ListenPort: add.ListenPort, DestinationPort: add.DestinationPort, Proxyprotocol: add.Proxyprotocol,
+		HTTP: (*hcloud.LoadBalancerCreateOptsServiceHTTP)(add.HTTP),
 		HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
-			Protocol: hc.Protocol, Port: &hc.Port, Interval: &hc.Interval, Timeout: &hc.Timeout, Retries: &hc.Retries},
+			Protocol: hc.Protocol, Port: hc.Port, Interval: hc.Interval, Timeout: hc.Timeout, Retries: hc.Retries,
+			HTTP: (*hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP)(hc.HTTP)},
 	}
-	if h := hc.HTTP; h != nil {
-		opts.HealthCheck.HTTP = &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{
-			Domain: nonEmpty(h.Domain), Path: &h.Path, StatusCodes: h.StatusCodes, TLS: &h.TLS}
-	}
-	if s.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
-		h := s.HTTP
-		opts.HTTP = &hcloud.LoadBalancerCreateOptsServiceHTTP{
-			CookieName: &h.CookieName, CookieLifetime: &h.CookieLifetime, Certificates: h.Certificates,
-			RedirectHTTP: onlyHTTPS(s), StickySessions: &h.StickySessions, TimeoutIdle: &h.TimeoutIdle}
-	}
-	return opts
 }
 
 // AddServiceRequest returns the request of an OpAddService.
 func AddServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerAddServiceOpts {
-	hc := s.HealthCheck
-	opts := hcloud.LoadBalancerAddServiceOpts{
-		Protocol: s.Protocol, ListenPort: &s.ListenPort, DestinationPort: &s.DestinationPort, Proxyprotocol: &s.Proxyprotocol,
+	update := UpdateServiceRequest(s)
+	hc := update.HealthCheck
+	if hc.HTTP != nil && *hc.HTTP.Domain == "" {
+		hc.HTTP.Domain = nil
+	}
+	return hcloud.LoadBalancerAddServiceOpts{
+		Protocol: s.Protocol, ListenPort: &s.ListenPort, DestinationPort: update.DestinationPort, Proxyprotocol: update.Proxyprotocol,
+		HTTP: (*hcloud.LoadBalancerAddServiceOptsHTTP)(update.HTTP),
 		HealthCheck: &hcloud.LoadBalancerAddServiceOptsHealthCheck{
-			Protocol: hc.Protocol, Port: &hc.Port, Interval: &hc.Interval, Timeout: &hc.Timeout, Retries: &hc.Retries},
+			Protocol: hc.Protocol, Port: hc.Port, Interval: hc.Interval, Timeout: hc.Timeout, Retries: hc.Retries,
+			HTTP: (*hcloud.LoadBalancerAddServiceOptsHealthCheckHTTP)(hc.HTTP)},
 	}
-	if h := hc.HTTP; h != nil {
-		opts.HealthCheck.HTTP = &hcloud.LoadBalancerAddServiceOptsHealthCheckHTTP{
-			Domain: nonEmpty(h.Domain), Path: &h.Path, StatusCodes: h.StatusCodes, TLS: &h.TLS}
-	}
-	if s.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
-		h := s.HTTP
-		opts.HTTP = &hcloud.LoadBalancerAddServiceOptsHTTP{
-			CookieName: &h.CookieName, CookieLifetime: &h.CookieLifetime, Certificates: h.Certificates,
-			RedirectHTTP: onlyHTTPS(s), StickySessions: &h.StickySessions, TimeoutIdle: &h.TimeoutIdle}
-	}
-	return opts
 }
 
 // UpdateServiceRequest returns the request of an OpUpdateService.
@@ -140,7 +127,7 @@ func UpdateServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerUpdat
 			Protocol: hc.Protocol, Port: &hc.Port, Interval: &hc.Interval, Timeout: &hc.Timeout, Retries: &hc.Retries},
 	}
 	if h := hc.HTTP; h != nil {
-		// Send the domain even if it is empty: the request is a patch, and an empty domain clears it.
+		// An empty domain clears it: the request is a patch.
 		opts.HealthCheck.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{
 			Domain: &h.Domain, Path: &h.Path, StatusCodes: h.StatusCodes, TLS: &h.TLS}
 	}
@@ -153,13 +140,6 @@ func UpdateServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerUpdat
 	return opts
 }
 
-func nonEmpty(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
 // onlyHTTPS returns redirect_http, or nil for an HTTP service: the API accepts it only with protocol
 // https.
 func onlyHTTPS(s hcloud.LoadBalancerService) *bool {
@@ -169,5 +149,5 @@ func onlyHTTPS(s hcloud.LoadBalancerService) *bool {
 	return &s.HTTP.RedirectHTTP
 }
 
-// ErrNotOwner is the error of a sync whose load balancer has lost the Service's label.
+// ErrNotOwner is the error of a sync that finds its load balancer without the Service's label.
 var ErrNotOwner = errors.New("the load balancer was changed during the sync, and does not belong to the Service any more")

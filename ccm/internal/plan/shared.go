@@ -14,7 +14,7 @@ import (
 )
 
 // Several Services share a load balancer if they have the same name and the annotation shared. The first one
-// owns it: it decides about all settings and targets. The others are guests, which own only their ports. When the
+// owns it: it decides about all settings and targets. The others are guests and own only their ports. When the
 // owner goes, a guest becomes the owner, and the settings stay (shared_settings.go); with the last one, the load balancer goes.
 
 // LabelGuest + UID marks a guest.
@@ -108,8 +108,8 @@ func stayHidden(plan *LoadBalancer, in Input) (notes []Note) {
 		"because other Services share it: set %sdisable-public-network to true", lb.ID, lb.Name, AnnotationPrefix)}}
 }
 
-// dropRedirect leaves out the redirect of a port if another Service has port 80, which the redirect occupies: the API would
-// refuse the whole port.
+// dropRedirect leaves out the redirect of a port if another Service has port 80. A redirect occupies that port, and the API would
+// refuse the whole service.
 func dropRedirect(plan *LoadBalancer, in Input) (notes []Note) {
 	if in.Current == nil {
 		return nil
@@ -140,7 +140,7 @@ func belongs(owner string) string {
 	return "belongs to the Service with UID " + owner
 }
 
-// planHeir says what an owner does that has other settings than the load balancer, which it has from another Service.
+// planHeir warns an owner that inherited the load balancer and has other settings.
 func planHeir(in Input) (notes []Note) {
 	lb, uid := in.Current, string(in.Service.UID)
 	if lb == nil || lb.Labels[LabelServiceUID] != uid || in.SettingsOf == uid || in.SettingsOf == "" {
@@ -156,7 +156,7 @@ func planHeir(in Input) (notes []Note) {
 		cmp.Or(strings.Join(settings, ", "), "none"))}}
 }
 
-// planGuest reduces the plan to what a guest owns.
+// planGuest reduces the plan to the ports of a guest.
 func planGuest(plan *LoadBalancer, in Input) (notes []Note) {
 	uid, lb := string(in.Service.UID), in.Current
 	if !IsGuest(lb, uid) {
@@ -191,7 +191,7 @@ func checkShared(s *Settings) (errs []error) {
 	return errs
 }
 
-// WasGuest reports whether the Service, which is not a guest on the load balancer now, has been one. Private addresses prove
+// WasGuest reports whether the Service was a guest on the load balancer earlier. Private addresses prove
 // nothing: a load balancer that replaces a deleted one gets the same.
 func WasGuest(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
 	_, marked := RecordOf(lb).Guests[string(svc.UID)]

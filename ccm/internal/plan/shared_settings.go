@@ -12,9 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The settings of a shared load balancer as a whole are those of one Service. They are recorded in its labels, so that they stay with
-// it when that Service goes: a guest that becomes the owner may have had other ones for months, which have never had an effect. The
-// owner decides about them as soon as it has the same itself.
+// The settings of a shared load balancer as a whole are those of one Service. Its labels record them, so that they stay when that
+// Service goes: the guest that becomes the owner may have had other settings for months, without effect. It decides about them as soon
+// as its own are the same.
+
 // ownSettings are the annotations, in addition to those of ports, that each Service on a load balancer has for itself, or that have
 // an effect only when it is created.
 var ownSettings = []string{"name", "shared", "adopt", "primary-ipv4", "primary-ipv6", "location", "network-zone", "hostname",
@@ -23,13 +24,13 @@ var ownSettings = []string{"name", "shared", "adopt", "primary-ipv4", "primary-i
 // isCommon reports whether the annotation is about the load balancer as a whole.
 func (a annotation) isCommon() bool { return !a.perPort() && !slices.Contains(ownSettings, a.Name) }
 
-// commonSettings are the annotations about a load balancer as a whole, by name, and the Service that has decided so; "": no Service has.
+// commonSettings are the annotations about a load balancer as a whole, by name, and the Service that set them, if any.
 type commonSettings struct {
 	By     string            `json:"by"`
 	Values map[string]string `json:"values,omitempty"`
 }
 
-// WithSharedSettings returns the Service with the settings that it has on the load balancer, which others may share, and the UID of
+// WithSharedSettings returns the Service with the settings that apply on a possibly shared load balancer, and the UID of
 // the Service that decides about those of the load balancer as a whole. If that is another one, the mistakes are the annotations
 // that contradict.
 func WithSharedSettings(svc *corev1.Service, lb *hcloud.LoadBalancer, defaults map[string]string) (effective *corev1.Service, by string,
@@ -81,7 +82,7 @@ func (a annotation) means(v, w string, defaults map[string]string) bool {
 	return reflect.DeepEqual(one, other)
 }
 
-// planCommonSettings returns what the owner records: its own settings, or those that another one has left to it.
+// planCommonSettings returns the settings that the owner records: its own, or those of the Service that it inherited from.
 func planCommonSettings(plan *LoadBalancer, in Input) commonSettings {
 	recorded := RecordOf(in.Current).Common
 	if in.SettingsOf != "" && in.SettingsOf != plan.UID {

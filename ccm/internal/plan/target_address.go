@@ -38,7 +38,7 @@ func chooseAddress(in Input, node *corev1.Node, server *hcloud.Server, network i
 	return target, ipv6
 }
 
-// familyNotes warns about a Service whose IP family no private target can serve.
+// familyNotes warns about private targets of a Service that has only IPv6.
 func familyNotes(in Input, targets []Target) []Note {
 	families := in.Service.Spec.IPFamilies
 	if slices.Contains(families, corev1.IPv4Protocol) || len(families) == 0 ||

@@ -26,8 +26,8 @@ func usesPrivateIP(plan *LoadBalancer, in Input) bool {
 	return in.Settings.UsePrivateIP != nil && *in.Settings.UsePrivateIP
 }
 
-// stayInNetwork keeps a load balancer whose targets are private in its network, if HCLOUD_NETWORK names another one in which fewer of
-// the nodes' servers are: it would lose targets. A load balancer can be in one network.
+// stayInNetwork keeps a load balancer with private targets in its network, if HCLOUD_NETWORK names another one with fewer of
+// the nodes' servers: it would lose targets. A load balancer can be in one network.
 func stayInNetwork(plan *LoadBalancer, in Input) []Note {
 	lb := in.Current
 	if lb == nil || in.NetworkID == 0 || IsLent(lb) || len(lb.PrivateNet) == 0 || lb.PrivateNet[0].Network.ID == in.NetworkID {
@@ -74,7 +74,7 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 	}
 	for _, node := range selectedNodes(in, current) {
 		// A Node without a provider ID is not initialized yet; its initialization causes another sync.
-		// A Node of another provider, or one whose server is gone, cannot be a target.
+		// A Node of another provider, or without a server, cannot be a target.
 		id, err := nodeinfo.ParseProviderID(node.Spec.ProviderID)
 		if err != nil {
 			continue
@@ -177,7 +177,7 @@ func skippedNotes(noAddress, noRoute []string, private bool) (notes []Note) {
 func compareTargets(a, b Target) int { return cmp.Compare(a.ServerID, b.ServerID) }
 
 // selectedNodes returns the nodes that match the node selector. If it is invalid, they are the nodes that
-// are targets already; if there is none, all nodes, because an endless wait for targets helps no client.
+// are targets already, or else all nodes, because an endless wait for targets helps no client.
 func selectedNodes(in Input, current map[int64]Target) []*corev1.Node {
 	selector := in.Settings.NodeSelector
 	matches := func(n *corev1.Node) bool { return selector == nil || selector.Matches(labels.Set(n.Labels)) }

@@ -8,10 +8,8 @@ import (
 )
 
 // A setting that cannot be applied (see Input.Wrong) must not take away what serves traffic: the
-// functions of this file copy into the plan what the load balancer has. Each annotation is in one of the
-// two maps, or in notCopied.
+// functions of this file copy the load balancer's own setting into the plan. A test tells which annotations need no function.
 
-// Short names for what they copy to and from.
 type (
 	lbService = hcloud.LoadBalancerService
 	lbHTTP    = hcloud.LoadBalancerServiceHTTP
@@ -60,23 +58,6 @@ var copiedOnPort = map[string]func(want *lbService, have lbService){
 	"http-status-codes":                      copyHealthCheck,
 }
 
-// notCopied holds the other annotations, and why or where what the load balancer has stays.
-var notCopied = map[string]string{
-	"location":                "cannot change",
-	"network-zone":            "cannot change",
-	"adopt":                   "cannot change",
-	"shared":                  "the load balancer's labels: guests stay",
-	"shared-namespaces":       "the load balancer's labels",
-	"primary-ipv4":            "cannot change",
-	"primary-ipv6":            "cannot change",
-	"use-private-ip":          "usesPrivateIP",
-	"node-selector":           "selectedNodes",
-	"keep-on-delete":          "deletionSettings",
-	"hostname":                "the Service's status",
-	"ipv6-disabled":           "the Service's status",
-	"disable-private-ingress": "the Service's status",
-}
-
 func copyHTTP(copySetting func(want *lbHTTP, have lbHTTP)) func(*lbService, lbService) {
 	return func(want *lbService, have lbService) {
 		if have.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
@@ -118,9 +99,8 @@ func copyLoadBalancerSettings(plan *LoadBalancer, in Input) {
 	}
 }
 
-// copyPortSettings applies copiedOnPort to a port. Ports without settings of their own have the same settings:
-// a new one gets what another one of the Service has. It returns false if there is none: then the port has
-// to wait until the settings are corrected.
+// copyPortSettings applies copiedOnPort to a port. A new port copies from another port of the Service, if both have the general
+// settings. Otherwise copyPortSettings returns false, and the port waits until the settings are corrected.
 func copyPortSettings(want hcloud.LoadBalancerService, in Input) (hcloud.LoadBalancerService, bool) {
 	var wrong []string
 	for name := range copiedOnPort {

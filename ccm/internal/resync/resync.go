@@ -43,8 +43,8 @@ const (
 // slow must not delay the others.
 const resyncWorkers = 10
 
-// routeWorkers is the number of Nodes whose routes are created at the same time. The results of so many changes can be
-// asked for together (see routes).
+// routeWorkers is the number of Nodes that get their routes at the same time. The results of so many changes can be
+// asked for together (see route.Routes).
 const routeWorkers = 2 * route.MaxUnconfirmed
 
 // targetDelay is the delay before Nodes that have got their routes become targets: one comparison serves
@@ -82,18 +82,15 @@ type Comparison struct {
 	routed chan struct{}
 }
 
-// New returns a comparison without an interval. unrest counts what changes something, routesOn reports whether the route
-// controller runs, and retryRoutes receives a signal when a route operation has failed.
+// New returns a comparison without an interval. For the parameters see Comparison.
 func New(clk clock.WithTicker, unrest *atomic.Int64, kube kubernetes.Interface, lbs *loadbalancer.Controller, routes *route.Routes,
-	nodes corelisters.NodeLister,
-	services corelisters.ServiceLister, events *event.Recorder, routesOn func() bool, retryRoutes chan struct{}) *Comparison {
+	nodes corelisters.NodeLister, services corelisters.ServiceLister, events *event.Recorder, routesOn func() bool,
+	retryRoutes chan struct{}) *Comparison {
 	return &Comparison{
 		clock: clk, unrest: unrest, kube: kube, lbs: lbs, routes: routes, nodes: nodes, services: services, events: events,
-		routesOn: routesOn, retryRoutes: retryRoutes, toRoute: newNodeQueue(), routed: make(chan struct{}, 1),
+		routesOn: routesOn, retryRoutes: retryRoutes, toRoute: workqueue.NewTyped[string](), routed: make(chan struct{}, 1),
 	}
 }
-
-func newNodeQueue() workqueue.TypedInterface[string] { return workqueue.NewTyped[string]() }
 
 // Watch makes a Node get its route as soon as it has a pod range, and become a target as soon as it has
 // its route. The route controller waits up to ten seconds, and the service controller does not look at
@@ -275,8 +272,7 @@ func (r *Comparison) SyncLoadBalancers(ctx context.Context) {
 	all := r.lbs.ManagedServices()
 	var vanished []string
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
-		managed := all[uid].Service
-		svc, err := r.services.Services(managed.Namespace).Get(managed.Name)
+		svc, err := r.services.Services(all[uid].Namespace).Get(all[uid].Name)
 		if apierrors.IsNotFound(err) || err == nil && string(svc.UID) != uid {
 			vanished = append(vanished, uid)
 		}
@@ -301,14 +297,13 @@ func (r *Comparison) SyncLoadBalancers(ctx context.Context) {
 	for _, uid := range vanished {
 		if err := r.lbs.EndVanished(ctx, all[uid]); err != nil {
 			r.unrest.Add(1)
-			klog.ErrorS(err, "Could not delete what a Service has left that vanished; will try again", "service",
-				klog.KObj(all[uid].Service))
+			klog.ErrorS(err, "Could not delete what a Service has left that vanished; will try again", "service", klog.KObj(all[uid]))
 		}
 	}
 }
 
-// endClassed deletes what Services have left that are another controller's by their loadBalancerClass. The service controller does so
-// only if its process has known them without the class (v0.37.1: needsCleanup looks at the type).
+// endClassed deletes the load balancers of Services that are another controller's by their loadBalancerClass. The service controller does
+// so only if its process knew them without the class (v0.37.1: needsCleanup looks at the type).
 func (r *Comparison) endClassed(ctx context.Context) {
 	services, err := r.services.List(labels.Everything())
 	if err != nil {
@@ -334,11 +329,11 @@ func (r *Comparison) syncLoadBalancer(ctx context.Context, svc *corev1.Service) 
 		return nil // the service controller is at work on it
 	}
 	defer unlock()
-	managed, still := r.lbs.ManagedServices()[string(svc.UID)]
-	if !still {
+	if _, still := r.lbs.ManagedServices()[string(svc.UID)]; !still {
 		return nil // released just now
 	}
-	result, err := r.lbs.Sync(ctx, svc, r.freshNodes(managed.Nodes), loadbalancer.Options{Create: true, Quiet: true})
+	nodes := slices.DeleteFunc(nodeinfo.List(r.nodes), func(n *corev1.Node) bool { return !nodeinfo.MayServe(n) })
+	result, err := r.lbs.Sync(ctx, svc, nodes, loadbalancer.Options{Create: true, Quiet: true})
 	if result.Created || len(result.Ops) > 0 {
 		r.events.Normal(svc, event.Repaired, "Repaired the load balancer: it differed from the settings of this Service")
 	}
@@ -352,25 +347,8 @@ func (r *Comparison) syncLoadBalancer(ctx context.Context, svc *corev1.Service) 
 	return loadbalancer.PatchStatus(r.kube, svc, result.Status)
 }
 
-// freshNodes returns the nodes that the service controller would choose now, and those that it chose last, as they are now. It calls the
-// provider when its selection changes, but not always: not if the cluster autoscaler no longer wants to delete a node.
-func (r *Comparison) freshNodes(chosen []*corev1.Node) []*corev1.Node {
-	last := map[string]*corev1.Node{}
-	for _, n := range chosen {
-		last[n.Name] = n
-	}
-	var fresh []*corev1.Node
-	for _, n := range nodeinfo.List(r.nodes) {
-		if last[n.Name] != nil || nodeinfo.MayServe(n) {
-			fresh = append(fresh, n)
-		}
-		delete(last, n.Name)
-	}
-	return slices.AppendSeq(fresh, maps.Values(last)) // the Nodes of these are gone
-}
-
 // SyncRoutes creates missing routes and deletes the routes of nodes that are gone. It reports whether
-// all operations succeeded. It does the same as the route controller, which acts only on events.
+// all operations succeeded. The route controller does the same, but only on events.
 func (r *Comparison) SyncRoutes(ctx context.Context) bool {
 	if r.routes == nil || !r.routesOn() {
 		return true
@@ -389,35 +367,18 @@ func (r *Comparison) SyncRoutes(ctx context.Context) bool {
 	for _, node := range nodes {
 		wanted = append(wanted, node.Spec.PodCIDRs...)
 	}
-	errs := sideBySide(nodes, routeWorkers, func(node *corev1.Node) error { return r.syncNodeRoutes(ctx, node) })
-	listed = slices.DeleteFunc(listed, func(route *cloudprovider.Route) bool {
-		return slices.Contains(wanted, route.DestinationCIDR) // it is correct, or was replaced above
+	stale := slices.DeleteFunc(listed, func(route *cloudprovider.Route) bool {
+		return slices.Contains(wanted, route.DestinationCIDR) // it is correct, or is replaced now
 	})
-	errs = append(errs, sideBySide(listed, routeWorkers, func(route *cloudprovider.Route) error {
-		return r.routes.DeleteRoute(ctx, "", route)
-	})...)
-	if err := errors.Join(errs...); err != nil {
+	creations, deletions := make([]error, len(nodes)), make([]error, len(stale))
+	workqueue.ParallelizeUntil(ctx, routeWorkers, len(nodes), func(i int) { creations[i] = r.syncNodeRoutes(ctx, nodes[i]) })
+	workqueue.ParallelizeUntil(ctx, routeWorkers, len(stale), func(i int) { deletions[i] = r.routes.DeleteRoute(ctx, "", stale[i]) })
+	if err := errors.Join(append(creations, deletions...)...); err != nil {
 		klog.ErrorS(err, "Could not repair routes; will try again")
 		r.unrest.Add(1)
 		return false
 	}
 	return true
-}
-
-// sideBySide calls do for all items, so many at a time, and returns the errors in the order of the items.
-func sideBySide[T any](items []T, most int, do func(T) error) []error {
-	errs := make([]error, len(items))
-	var all sync.WaitGroup
-	free := make(chan struct{}, most)
-	for i, item := range items {
-		free <- struct{}{}
-		all.Go(func() {
-			errs[i] = do(item)
-			<-free
-		})
-	}
-	all.Wait()
-	return errs
 }
 
 // syncNodeRoutes creates the missing routes of one node. Then it clears the node's

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
@@ -78,7 +79,7 @@ func TestWhichChangesOfNodesNeedARoute(t *testing.T) {
 		"a node gets another label":              {node(cidr, id, routed), labelled, false, false, true},
 		"a node with a route changes":            {node(cidr, id, routed), node(cidr, id, routed), false, false, false},
 	} {
-		r := &Comparison{toRoute: newNodeQueue(), routed: make(chan struct{}, 1), unrest: new(atomic.Int64)}
+		r := &Comparison{toRoute: workqueue.NewTyped[string](), routed: make(chan struct{}, 1), unrest: new(atomic.Int64)}
 		for range 2 { // the second signal is the same
 			if tc.was == nil {
 				r.nodeSeen(tc.is)

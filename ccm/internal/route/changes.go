@@ -20,7 +20,7 @@ const (
 	conflictDelay = 150 * time.Millisecond
 )
 
-// routeChange is a change that was sent, and whose result is not known yet.
+// routeChange is a change that was sent. Its result is not known yet.
 type routeChange struct {
 	route netRoute
 	add   bool

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
@@ -34,11 +36,11 @@ const maxRouteAge = time.Minute
 // A route belongs to the cluster if its destination lies inside the pod range of the cluster
 // (--cluster-cidr) and is smaller than it. Any other route is foreign and is not listed, so that the
 // route controller cannot delete it. (The controller's own check would also delete a wider foreign
-// route whose destination starts or ends in the pod range.)
+// route that starts or ends in the pod range.)
 //
-// A route of the cluster is stale if its gateway is not the address of a server, also not of the one of the Node with
-// its pod range: that one is asked for by ID, because a list proves nothing. It is listed as a black hole, which the
-// controller deletes, unless CreateRoute has replaced it before.
+// A route of the cluster is stale if its gateway is not the address of a server. The server of the Node with
+// its pod range is asked for by ID, because a list proves nothing. A stale route is listed as a black hole: the
+// controller deletes it, unless CreateRoute replaces it before.
 //
 // The API may refuse a change with conflict while the action of another one runs. So the limit is one action per
 // network at a time, about one second per route: several requests in flight only cost calls. The order that costs
@@ -68,7 +70,7 @@ type Routes struct {
 	Failed func()
 }
 
-// netRoute is a route of a network. The gateway is an address of that network only: one that is made anew under its name
+// netRoute is a route of a network. The gateway is an address of that network only: a new one of the same name
 // may give it to another server.
 type netRoute struct {
 	NetworkID   int64
@@ -76,6 +78,7 @@ type netRoute struct {
 	Gateway     netip.Addr
 }
 
+// String is also the name by which DeleteRoute finds a route.
 func (r netRoute) String() string {
 	return fmt.Sprintf("%s via %s in network %d", r.Destination, r.Gateway, r.NetworkID)
 }
@@ -201,7 +204,7 @@ func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 		}
 		nodes := nodesOf(gateway, byServer)
 		managed = append(managed, &cloudprovider.Route{
-			Name:            routeName(route),
+			Name:            route.String(),
 			TargetNode:      nodeOf(route.Destination, nodes),
 			DestinationCIDR: route.Destination.String(),
 			Blackhole:       len(nodes) == 0,
@@ -210,12 +213,12 @@ func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	return managed, nil
 }
 
-// unlisted returns the gateway of a route, which no list shows, if it is the server of the Node with that pod range. It returns an
+// unlisted returns the gateway of a route that no list shows, if it is the server of the Node with that pod range. It returns an
 // error while it is not certain that this server is gone.
-func (r *Routes) unlisted(ctx context.Context, route netRoute, byServer map[int64][]gatewayNode) (*hcloud.Server, error) {
+func (r *Routes) unlisted(ctx context.Context, route netRoute, byServer map[int64][]*corev1.Node) (*hcloud.Server, error) {
 	podRange := route.Destination.String()
 	for id, nodes := range byServer {
-		if !slices.ContainsFunc(nodes, func(n gatewayNode) bool { return slices.Contains(n.podCIDRs, podRange) }) {
+		if !slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return slices.Contains(n.Spec.PodCIDRs, podRange) }) {
 			continue
 		}
 		server, err := r.servers.ByID(ctx, inventory.Ask{ID: id})
@@ -226,8 +229,8 @@ func (r *Routes) unlisted(ctx context.Context, route netRoute, byServer map[int6
 	return nil, nil
 }
 
-// isElsewhere reports whether a gateway is a server of another cluster. Routes have no labels, so plan.LabelCluster on the
-// server, which an operator sets, must show that.
+// isElsewhere reports whether a gateway is a server of another cluster. Routes have no labels, so an operator must set
+// plan.LabelCluster on the server.
 func (r *Routes) isElsewhere(gateway *hcloud.Server) bool {
 	return gateway != nil && !r.own.IsHere(gateway.Labels)
 }
@@ -251,26 +254,15 @@ func (r *Routes) foreignRanges() []string {
 	return ranges
 }
 
-// routeName returns the name by which DeleteRoute finds a route: its destination, gateway and network.
-func routeName(r netRoute) string { return r.String() }
-
-// gatewayNode is a Node whose server is the gateway of its routes.
-type gatewayNode struct {
-	name     types.NodeName
-	podCIDRs []string
-}
-
-// nodeOf returns the Node to which a route belongs, of those with the route's gateway. A server can
-// have two Nodes after its machine has registered again under another name. The route then belongs to
+// nodeOf returns the Node of a route, one of those with the route's gateway. A server
+// has two Nodes after its machine registered again under another name. The route then belongs to
 // the Node with that pod range, or else to the first one.
-func nodeOf(destination netip.Prefix, nodes []gatewayNode) types.NodeName {
-	if i := slices.IndexFunc(nodes, func(n gatewayNode) bool { return slices.Contains(n.podCIDRs, destination.String()) }); i >= 0 {
-		return nodes[i].name
-	}
+func nodeOf(destination netip.Prefix, nodes []*corev1.Node) types.NodeName {
 	if len(nodes) == 0 {
 		return ""
 	}
-	return nodes[0].name
+	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return slices.Contains(n.Spec.PodCIDRs, destination.String()) })
+	return types.NodeName(nodes[max(i, 0)].Name)
 }
 
 // gateways returns the servers in the network by their private addresses.
@@ -294,24 +286,24 @@ func (r *Routes) gateways(ctx context.Context) (map[netip.Addr]*hcloud.Server, e
 
 // nodesOf returns the Nodes of a gateway, none if it is nil. Without a Node with the server's provider ID, the server's
 // name counts as the name of its Node.
-func nodesOf(gateway *hcloud.Server, byServer map[int64][]gatewayNode) []gatewayNode {
+func nodesOf(gateway *hcloud.Server, byServer map[int64][]*corev1.Node) []*corev1.Node {
 	if gateway == nil {
 		return nil
 	}
 	if nodes := byServer[gateway.ID]; len(nodes) > 0 {
 		return nodes
 	}
-	return []gatewayNode{{name: types.NodeName(gateway.Name)}}
+	return []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: gateway.Name}}}
 }
 
 // nodesByServer returns the known Nodes by the ID of their server, each list in the order of names.
-func (r *Routes) nodesByServer() map[int64][]gatewayNode {
-	result := map[int64][]gatewayNode{}
+func (r *Routes) nodesByServer() map[int64][]*corev1.Node {
+	result := map[int64][]*corev1.Node{}
 	for id, n := range nodeinfo.ByServer(r.nodes) {
-		result[id] = append(result[id], gatewayNode{types.NodeName(n.Name), n.Spec.PodCIDRs})
+		result[id] = append(result[id], n)
 	}
 	for _, nodes := range result {
-		slices.SortFunc(nodes, func(a, b gatewayNode) int { return cmp.Compare(a.name, b.name) })
+		slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return result
 }
@@ -446,7 +438,7 @@ func (r *Routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 		r.Failed()
 		return err
 	}
-	i := slices.IndexFunc(all, func(nr netRoute) bool { return routeName(nr) == route.Name })
+	i := slices.IndexFunc(all, func(nr netRoute) bool { return nr.String() == route.Name })
 	if i < 0 {
 		r.Unlock()
 		return nil

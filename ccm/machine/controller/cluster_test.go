@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 )
@@ -33,7 +34,7 @@ func (w *world) kubelets(ctx context.Context) {
 		if w.broken[n.Name] || s.Status != hcloud.ServerStatusRunning {
 			ready = corev1.ConditionUnknown
 		}
-		if isReady(&n) != (ready == corev1.ConditionTrue) {
+		if nodeinfo.IsReady(&n) != (ready == corev1.ConditionTrue) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
 			w.must(w.objects.Status().Update(ctx, &n))
 		}
@@ -110,7 +111,7 @@ func (w *world) state() string {
 		all = append(all, fmt.Sprint("server ", s.ServerType.Name, s.Status, uids[s.Labels[hetzner.LabelUID]]))
 	}
 	for _, n := range w.nodes() {
-		all = append(all, fmt.Sprint("node ", isReady(&n), n.Spec.Unschedulable, n.Labels, n.Annotations[annotationMachine] != "",
+		all = append(all, fmt.Sprint("node ", nodeinfo.IsReady(&n), n.Spec.Unschedulable, n.Labels, n.Annotations[annotationMachine] != "",
 			len(n.Spec.Taints)))
 	}
 	slices.Sort(all)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/proof/crash"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
@@ -91,7 +92,7 @@ func (s *scenario) check(w *world, when string) {
 	}
 	serving := 0
 	for _, n := range w.nodes() {
-		if isReady(&n) && !n.Spec.Unschedulable && !w.broken[n.Name] {
+		if nodeinfo.IsReady(&n) && !n.Spec.Unschedulable && !w.broken[n.Name] {
 			serving++
 		}
 	}

@@ -1,7 +1,7 @@
 // Package controller makes MachineDeployments, MachineSets and Machines true.
 //
 // A MachineDeployment has a MachineSet for each template, and moves Machines from old ones to the new one. A MachineSet
-// makes and deletes Machines. A Machine has a server, which a provider of package machine makes, and the Node that the
+// makes and deletes Machines. A Machine has a server, made by a provider of package machine, and the Node that the
 // server becomes.
 //
 // The process may end after any request: every step can be made again. Before it makes objects, a controller reads those
@@ -12,10 +12,13 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -28,8 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 )
@@ -40,7 +42,7 @@ type Options struct {
 	Resolver *machine.Resolver
 	// Workers is the number of Machines that are worked on at the same time. If 0, 10.
 	Workers int
-	// Interval is the time between two looks at a server of which nothing is heard. If 0, 15 minutes: each look is one request.
+	// Interval is the time between two looks at a quiet server. If 0, 15 minutes: each look is one request.
 	Interval time.Duration
 	// Poll is the time between two looks at something that is on its way. If 0, 5 seconds.
 	Poll time.Duration
@@ -61,15 +63,7 @@ type common struct {
 }
 
 func newCommon(c client.Client, api client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *common {
-	if o.Workers == 0 {
-		o.Workers = 10
-	}
-	if o.Interval == 0 {
-		o.Interval = 15 * time.Minute
-	}
-	if o.Poll == 0 {
-		o.Poll = 5 * time.Second
-	}
+	o.Workers, o.Interval, o.Poll = cmp.Or(o.Workers, 10), cmp.Or(o.Interval, 15*time.Minute), cmp.Or(o.Poll, 5*time.Second)
 	return &common{Options: o, Client: c, api: api, events: recorder, clock: clk, absent: newAbsences(),
 		providers: map[string]machine.Provider{}}
 }
@@ -90,8 +84,8 @@ func (c *common) provider(m *v1alpha1.Machine) (machine.Provider, error) {
 	return p, nil
 }
 
-// retries returns how long an object waits that could not be brought nearer to its spec: pauses that double, up to five minutes. Those of
-// controller-runtime begin with 5 ms, so that each outage of the API begins with a burst of requests, and grow to 17 minutes.
+// retries returns the backoff of a failed reconcile: it doubles, up to five minutes. That of
+// controller-runtime begins with 5 ms, so that each outage of the API begins with a burst of requests, and grows to 17 minutes.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, 5*time.Minute)
 }
@@ -155,8 +149,8 @@ func (c *common) machinesOfNode(ctx context.Context, o client.Object) (all []rec
 	return all
 }
 
-// machineChanges lets changes of a Machine pass that are not its status, which only its own controller writes: a try that fails would
-// otherwise be the reason for the next one at once.
+// machineChanges ignores changes of a Machine's status. Only its own controller writes that: otherwise a failed try would
+// cause the next one at once.
 func machineChanges() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
@@ -165,7 +159,8 @@ func machineChanges() predicate.Predicate {
 func nodeChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return before.Spec.ProviderID != after.Spec.ProviderID || isReady(before) != isReady(after) ||
-			!sameMetadata(before, after) || len(before.Spec.Taints) != len(after.Spec.Taints)
+		return before.Spec.ProviderID != after.Spec.ProviderID || nodeinfo.IsReady(before) != nodeinfo.IsReady(after) ||
+			!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
+			!equality.Semantic.DeepEqual(before.Annotations, after.Annotations) || len(before.Spec.Taints) != len(after.Spec.Taints)
 	}}
 }

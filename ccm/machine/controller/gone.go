@@ -12,15 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 )
 
 // annotationAccount of a Machine stands for the credentials with which its server was ordered or seen. They belong to the right
-// project, also when nothing is left in it that could show that. A person who knows that writes it to confirm a new token.
+// project, even with nothing left in it that could show that. A person writes it to confirm a new token.
 const annotationAccount = "machine.ccm-from-scratch.dev/account"
 
-// reasonDoubtful is the reason of a Machine whose server is neither there nor proven to be gone.
+// reasonDoubtful is the reason of a Machine with a server that is neither there nor proven to be gone.
 const reasonDoubtful = "Doubtful"
 
 // doubtError says that something was not done because the absence of a server is not proven.
@@ -36,7 +37,7 @@ type absences struct {
 	mu sync.Mutex
 	// since is the time of the first answer that lacked the server of a Machine, by UID. All answers since then have lacked it.
 	since map[string]time.Time
-	// asked holds the UIDs of Machines whose servers the cloud was asked to remove, and has or may have done so.
+	// asked holds the UIDs of Machines with servers that the cloud was asked to remove, and that are expected to be missing.
 	asked map[string]bool
 	// recognised are the accounts of the cluster's project.
 	recognised map[string]bool
@@ -72,7 +73,7 @@ func (c *common) find(ctx context.Context, p machine.Provider, m *v1alpha1.Machi
 	return nil, v, err
 }
 
-// forget lets the time begin anew for which the server of a Machine has been missing.
+// forget restarts the time for which the server of a Machine has been missing.
 func (c *common) forget(m *v1alpha1.Machine) {
 	c.absent.mu.Lock()
 	defer c.absent.mu.Unlock()
@@ -100,7 +101,7 @@ func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Mach
 	if err != nil {
 		return v, err
 	}
-	if node != nil && isReady(node) {
+	if node != nil && nodeinfo.IsReady(node) {
 		c.forget(m)
 		return gone.Finding{Wait: time.Minute, Answer: gone.Answer{Evidence: fmt.Sprintf("the API does not show server %s, but Node %s "+
 			"is ready: check whether the token is of the right project", m.Spec.ProviderID, node.Name)}}, nil
@@ -178,7 +179,7 @@ func (c *common) known(ctx context.Context, m *v1alpha1.Machine, account string)
 	return slices.Sorted(maps.Keys(all)), nil
 }
 
-// shows returns which of the servers are there, from a list that is made anew at each look at a Machine. The caller holds the lock.
+// shows tells which of the servers are there, from a list that serves all looks within one Poll. The caller holds the lock.
 func (c *common) shows(ctx context.Context, p machine.Provider, m *v1alpha1.Machine, account string,
 	known []string) (map[string]bool, error) {
 	last, now := c.absent.shown[account], c.clock.Now()

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 )
@@ -33,7 +34,7 @@ const (
 	retryFailed = 10 * time.Minute
 )
 
-// reasonGone is the reason of the condition and of the failure of a Machine whose server is gone.
+// reasonGone is the reason of the condition and of the failure of a Machine without its server.
 const reasonGone = "InstanceGone"
 
 // machines reconciles Machines.
@@ -177,7 +178,7 @@ func (r *machines) adopt(ctx context.Context, p machine.Provider, m *v1alpha1.Ma
 	return r.patch(ctx, m, before)
 }
 
-// patch writes the metadata and the spec of a Machine if they have changed. It keeps the status that the Machine has here.
+// patch writes the metadata and the spec of a Machine if they differ from before. It keeps the status in memory.
 func (r *machines) patch(ctx context.Context, m, before *v1alpha1.Machine) error {
 	if equality.Semantic.DeepEqual(before.ObjectMeta, m.ObjectMeta) && equality.Semantic.DeepEqual(before.Spec, m.Spec) {
 		return nil
@@ -290,7 +291,7 @@ func (r *machines) observe(ctx context.Context, p machine.Provider, m *v1alpha1.
 	switch {
 	case !running && found.Status() != machine.StatusStopped:
 		return ctrl.Result{RequeueAfter: r.Poll}, nil
-	case node == nil || !isReady(node):
+	case node == nil || !nodeinfo.IsReady(node):
 		return ctrl.Result{RequeueAfter: 6 * r.Poll}, nil
 	}
 	return ctrl.Result{RequeueAfter: r.Interval}, nil

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -168,22 +169,14 @@ func (r *machineDeployments) roll(ctx context.Context, d *v1alpha1.MachineDeploy
 func newSet(d *v1alpha1.MachineDeployment, revision int) *v1alpha1.MachineSet {
 	hash := templateHash(d.Spec.Template)
 	template := *d.Spec.Template.DeepCopy()
-	template.Metadata.Labels = withTemplate(template.Metadata.Labels, hash)
+	template.Metadata.Labels = labels.Merge(template.Metadata.Labels, labels.Set{labelTemplate: hash})
 	return &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash, Labels: template.Metadata.Labels,
 			Annotations: map[string]string{annotationRevision: strconv.Itoa(revision)}},
 		Spec: v1alpha1.MachineSetSpec{Replicas: new(int32),
-			Selector: v1alpha1.LabelSelector{MatchLabels: withTemplate(d.Spec.Selector.MatchLabels, hash)}, Template: template},
+			Selector: v1alpha1.LabelSelector{MatchLabels: labels.Merge(d.Spec.Selector.MatchLabels, labels.Set{labelTemplate: hash})},
+			Template: template},
 	}
-}
-
-func withTemplate(l map[string]string, hash string) map[string]string {
-	l = maps.Clone(l)
-	if l == nil {
-		l = map[string]string{}
-	}
-	l[labelTemplate] = hash
-	return l
 }
 
 func rolloutOf(d *v1alpha1.MachineDeployment) (state rollout, err error) {
@@ -212,10 +205,7 @@ func (r *machineDeployments) adjust(ctx context.Context, d *v1alpha1.MachineDepl
 	before := s.DeepCopy()
 	s.Spec.Replicas = new(int32(n))
 	s.Spec.MinReadySeconds, s.Spec.DeletePolicy, s.Spec.HealthCheck = d.Spec.MinReadySeconds, d.Spec.DeletePolicy, d.Spec.HealthCheck
-	if s.Annotations == nil {
-		s.Annotations = map[string]string{}
-	}
-	s.Annotations[annotationRevision] = strconv.Itoa(revision)
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, annotationRevision, strconv.Itoa(revision))
 	if equality.Semantic.DeepEqual(before, s) {
 		return nil
 	}
@@ -231,13 +221,9 @@ func (r *machineDeployments) adjust(ctx context.Context, d *v1alpha1.MachineDepl
 
 // forget deletes the oldest MachineSets without Machines, except for those that are kept so that a template can come back.
 func (r *machineDeployments) forget(ctx context.Context, d *v1alpha1.MachineDeployment, old []*v1alpha1.MachineSet) error {
-	keep := 1
-	if d.Spec.RevisionHistoryLimit != nil {
-		keep = int(*d.Spec.RevisionHistoryLimit)
-	}
+	keep := int(ptr.Deref(d.Spec.RevisionHistoryLimit, 1))
 	empty := slices.DeleteFunc(slices.Clone(old), func(s *v1alpha1.MachineSet) bool {
-		return replicas(s.Spec.Replicas) > 0 ||
-			s.Status.Replicas > 0
+		return replicas(s.Spec.Replicas) > 0 || s.Status.Replicas > 0
 	})
 	for _, s := range empty[:max(0, len(empty)-keep)] {
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID})); err != nil {

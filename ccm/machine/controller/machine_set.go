@@ -15,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 )
 
@@ -107,7 +109,7 @@ func (r *machineSets) replaceUnhealthy(ctx context.Context, set *v1alpha1.Machin
 			if err != nil {
 				return own, next, err
 			}
-			bad = node == nil || !isReady(node)
+			bad = node == nil || !nodeinfo.IsReady(node)
 		}
 		switch {
 		case m.Status.FailureReason == reasonGone: // proven, however many there are
@@ -158,18 +160,12 @@ func isUnhealthy(h v1alpha1.HealthCheck, m *v1alpha1.Machine, now time.Time) (bo
 }
 
 func duration(d *metav1.Duration, otherwise time.Duration) time.Duration {
-	if d == nil {
-		return otherwise
-	}
-	return d.Duration
+	return ptr.Deref(d, metav1.Duration{Duration: otherwise}).Duration
 }
 
 // maxUnhealthy returns how many Machines may be replaced at the same time: at least one.
 func maxUnhealthy(set *v1alpha1.MachineSet) (int, error) {
-	limit := set.Spec.HealthCheck.MaxUnhealthy
-	if limit == nil {
-		limit = new(intstr.FromString(defaultMaxUnhealthy))
-	}
+	limit := cmp.Or(set.Spec.HealthCheck.MaxUnhealthy, new(intstr.FromString(defaultMaxUnhealthy)))
 	n, err := intstr.GetScaledValueFromIntOrPercent(limit, replicas(set.Spec.Replicas), false)
 	if err != nil {
 		return 0, fmt.Errorf("spec.healthCheck.maxUnhealthy must be a number or a percentage: %w", err)
@@ -177,12 +173,7 @@ func maxUnhealthy(set *v1alpha1.MachineSet) (int, error) {
 	return max(n, 1), nil
 }
 
-func replicas(n *int32) int {
-	if n == nil {
-		return 1
-	}
-	return int(*n)
-}
+func replicas(n *int32) int { return int(ptr.Deref(n, 1)) }
 
 // scale makes or deletes Machines until there are as many as the MachineSet wants.
 func (r *machineSets) scale(ctx context.Context, set *v1alpha1.MachineSet, own []*v1alpha1.Machine) error {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -14,11 +15,9 @@ import (
 // metricsInterval is the time between two updates of the metrics.
 const metricsInterval = 15 * time.Second
 
-var (
-	machinesByPhase = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "machine_controller_machines", Help: "Number of Machines, by provider, type of the instance and phase.",
-	}, []string{"provider", "size", "phase"})
-)
+var machinesByPhase = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "machine_controller_machines", Help: "Number of Machines, by provider, type of the instance and phase.",
+}, []string{"provider", "size", "phase"})
 
 func init() { metrics.Registry.MustRegister(machinesByPhase) }
 
@@ -27,18 +26,12 @@ type metricsUpdater struct{ *common }
 
 // Start runs until the context ends.
 func (u *metricsUpdater) Start(ctx context.Context) error {
-	ticker := time.NewTicker(metricsInterval)
-	defer ticker.Stop()
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := u.update(ctx); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot update the metrics of Machines")
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	}, metricsInterval)
+	return nil
 }
 
 func (u *metricsUpdater) update(ctx context.Context) error {
@@ -46,7 +39,7 @@ func (u *metricsUpdater) update(ctx context.Context) error {
 	if err := u.List(ctx, &list); err != nil {
 		return err
 	}
-	byProvider := map[string]*v1alpha1.MachineList{}
+	byProvider := map[string]v1alpha1.MachineList{}
 	machinesByPhase.Reset()
 	for i := range list.Items {
 		m := &list.Items[i]
@@ -59,19 +52,12 @@ func (u *metricsUpdater) update(ctx context.Context) error {
 			size = labels["size"]
 		}
 		machinesByPhase.WithLabelValues(name, size, string(m.Status.Phase)).Inc()
-		if byProvider[name] == nil {
-			byProvider[name] = &v1alpha1.MachineList{}
-		}
-		byProvider[name].Items = append(byProvider[name].Items, *m)
+		byProvider[name] = v1alpha1.MachineList{Items: append(byProvider[name].Items, *m)}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for name, p := range u.providers {
-		of := byProvider[name]
-		if of == nil {
-			of = &v1alpha1.MachineList{}
-		}
-		if err := p.SetMetricsForMachines(*of); err != nil {
+		if err := p.SetMetricsForMachines(byProvider[name]); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot set a provider's metrics", "provider", name)
 		}
 	}

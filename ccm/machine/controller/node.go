@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 )
 
@@ -30,8 +31,8 @@ func (c *common) node(ctx context.Context, m *v1alpha1.Machine) (*corev1.Node, e
 	}
 	// A machine that has registered again under another name has two: the one that is ready counts.
 	slices.SortFunc(list.Items, func(a, b corev1.Node) int {
-		if isReady(&a) != isReady(&b) {
-			if isReady(&a) {
+		if nodeinfo.IsReady(&a) != nodeinfo.IsReady(&b) {
+			if nodeinfo.IsReady(&a) {
 				return -1
 			}
 			return 1
@@ -41,27 +42,11 @@ func (c *common) node(ctx context.Context, m *v1alpha1.Machine) (*corev1.Node, e
 	return &list.Items[0], nil
 }
 
-func isReady(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func sameMetadata(a, b *corev1.Node) bool {
-	return equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
-}
-
 // markNode gives a Node the labels and annotations of its Machine. It gives it the taints once, when it joins.
 func (r *machines) markNode(ctx context.Context, m *v1alpha1.Machine, node *corev1.Node) error {
 	before := node.DeepCopy()
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
-	}
-	if node.Labels == nil {
-		node.Labels = map[string]string{}
-	}
-	maps.Copy(node.Labels, m.Spec.Metadata.Labels)
-	maps.Copy(node.Annotations, m.Spec.Metadata.Annotations)
+	node.Labels = labels.Merge(node.Labels, m.Spec.Metadata.Labels)
+	node.Annotations = labels.Merge(node.Annotations, m.Spec.Metadata.Annotations)
 	name := client.ObjectKeyFromObject(m).String()
 	if node.Annotations[annotationMachine] != name {
 		node.Annotations[annotationMachine] = name
@@ -89,7 +74,7 @@ func (r *machines) showNode(m *v1alpha1.Machine, node *corev1.Node) {
 	case node == nil:
 		r.setCondition(m, v1alpha1.ConditionNodeReady, metav1.ConditionFalse, "NodeGone",
 			fmt.Sprintf("Node %s is gone", m.Status.NodeRef.Name))
-	case isReady(node):
+	case nodeinfo.IsReady(node):
 		r.setCondition(m, v1alpha1.ConditionNodeReady, metav1.ConditionTrue, "Ready", "")
 	default:
 		r.setCondition(m, v1alpha1.ConditionNodeReady, metav1.ConditionFalse, "NotReady", fmt.Sprintf("Node %s is not ready", node.Name))
@@ -110,10 +95,7 @@ func (r *machines) drain(ctx context.Context, m *v1alpha1.Machine, node *corev1.
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		}
 	}
-	timeout := defaultDrainTimeout
-	if m.Spec.NodeDrainTimeout != nil {
-		timeout = m.Spec.NodeDrainTimeout.Duration
-	}
+	timeout := duration(m.Spec.NodeDrainTimeout, defaultDrainTimeout)
 	if r.clock.Since(m.DeletionTimestamp.Time) >= timeout {
 		r.setCondition(m, v1alpha1.ConditionDrained, metav1.ConditionFalse, "TimeOver", fmt.Sprintf("Pods may be left on Node %s after %v",
 			node.Name, timeout))
@@ -126,7 +108,7 @@ func (r *machines) drain(ctx context.Context, m *v1alpha1.Machine, node *corev1.
 	}
 	var left []string
 	for _, pod := range pods.Items {
-		if staysOnNode(&pod) || pod.DeletionTimestamp != nil && !isReady(node) { // nothing there ends its containers
+		if staysOnNode(&pod) || pod.DeletionTimestamp != nil && !nodeinfo.IsReady(node) { // nothing there ends its containers
 			continue
 		}
 		left = append(left, pod.Namespace+"/"+pod.Name)
@@ -151,8 +133,7 @@ func (r *machines) drain(ctx context.Context, m *v1alpha1.Machine, node *corev1.
 	return false, nil
 }
 
-// staysOnNode reports whether a pod ends with its Node: those of DaemonSets, those that only the kubelet knows, and those that
-// have ended.
+// staysOnNode reports whether a pod may end with its Node: it is part of a DaemonSet, only the kubelet knows it, or it is over.
 func staysOnNode(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]

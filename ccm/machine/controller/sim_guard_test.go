@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 )
@@ -126,7 +127,7 @@ func (s *sim) checkPods(m *v1alpha1.Machine) {
 		return
 	}
 	for _, n := range s.nodes() {
-		if n.Spec.ProviderID != m.Spec.ProviderID || !isReady(&n) {
+		if n.Spec.ProviderID != m.Spec.ProviderID || !nodeinfo.IsReady(&n) {
 			continue
 		}
 		for _, pod := range s.allPods() {
@@ -152,7 +153,7 @@ func (s *sim) checkReplacement(m *v1alpha1.Machine) {
 		}
 	}
 	for _, n := range s.nodes() {
-		if n.Spec.ProviderID == m.Spec.ProviderID && isReady(&n) && !s.broken[n.Name] {
+		if n.Spec.ProviderID == m.Spec.ProviderID && nodeinfo.IsReady(&n) && !s.broken[n.Name] {
 			s.fail("replaced", "Machine %s works and is replaced: %s", m.Name, m.Status.FailureMessage)
 		}
 	}

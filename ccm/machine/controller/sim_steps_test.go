@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
@@ -265,7 +266,7 @@ func (s *sim) pods() {
 	}
 	have := s.allPods()
 	for _, n := range nodes {
-		if n.Spec.Unschedulable || !isReady(&n) || len(have) >= fewest+1 {
+		if n.Spec.Unschedulable || !nodeinfo.IsReady(&n) || len(have) >= fewest+1 {
 			continue
 		}
 		s.uids++
@@ -289,7 +290,7 @@ func (s *sim) budgetIsUsedUp() bool {
 	healthy := 0
 	for _, pod := range s.allPods() {
 		for _, n := range s.nodes() {
-			if n.Name == pod.Spec.NodeName && isReady(&n) {
+			if n.Name == pod.Spec.NodeName && nodeinfo.IsReady(&n) {
 				healthy++
 			}
 		}

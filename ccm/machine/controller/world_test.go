@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
@@ -482,7 +483,7 @@ func (w *world) expect(n int, serverType string) {
 		}
 	}
 	for _, node := range nodes {
-		if !isReady(&node) || node.Spec.Unschedulable || node.Labels["example.org/pool"] != "a" || len(node.Spec.Taints) != 1 {
+		if !nodeinfo.IsReady(&node) || node.Spec.Unschedulable || node.Labels["example.org/pool"] != "a" || len(node.Spec.Taints) != 1 {
 			w.Fatalf("Node %+v", node)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package deploy embeds what deploys the machine controller: its CRDs, which `make generate` writes, and its manifest.
+// Package deploy embeds the manifest of the machine controller and its CRDs. `make generate` writes the CRDs.
 package deploy
 
 import (

@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
@@ -42,7 +43,7 @@ type Config struct {
 	AssignPublicIPv6 *bool `json:"assignPublicIPv6,omitempty"`
 }
 
-// settings is a Config whose values have been read.
+// settings holds the values of a Config.
 type settings struct {
 	token, endpoint                   string
 	serverType, location, image       string
@@ -95,9 +96,8 @@ func (p *provider) read(ctx context.Context, spec v1alpha1.MachineSpec) (s setti
 		token: text(c.Token, "HCLOUD_TOKEN"), endpoint: text(c.Endpoint, "HCLOUD_ENDPOINT"),
 		serverType: text(c.ServerType, ""), location: text(c.Location, ""), image: text(c.Image, ""),
 		networks: texts(c.Networks), firewalls: texts(c.Firewalls), keys: texts(c.SSHKeys),
-		placementGroup: text(c.PlacementGroup, ""), labels: maps.Clone(c.Labels),
-		assignPublicIPv4: c.AssignPublicIPv4 == nil || *c.AssignPublicIPv4, assignPublicIP6: c.AssignPublicIPv6 == nil ||
-			*c.AssignPublicIPv6,
+		placementGroup: text(c.PlacementGroup, ""), labels: c.Labels,
+		assignPublicIPv4: ptr.Deref(c.AssignPublicIPv4, true), assignPublicIP6: ptr.Deref(c.AssignPublicIPv6, true),
 	}
 	if err := errors.Join(errs...); err != nil {
 		return s, err
@@ -135,7 +135,7 @@ func (p *provider) AddDefaults(_ context.Context, spec v1alpha1.MachineSpec) (v1
 	return spec, nil
 }
 
-// checkOS returns an error for an operating system of which the cloud has no image.
+// checkOS returns an error for an operating system without an image in the cloud.
 func checkOS(os v1alpha1.OperatingSystem) error {
 	if _, known := images[os]; known {
 		return nil

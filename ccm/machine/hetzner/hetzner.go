@@ -1,7 +1,7 @@
 // Package hetzner makes servers in the Hetzner Cloud for Machines. It is the provider "hetzner" of package machine.
 //
-// A server carries the UID of its Machine as a label. Only a server with that label is the Machine's: one whose label a
-// person has removed is left alone, and one that has the Machine's name by chance is never touched.
+// A server carries the UID of its Machine as a label. Only a server with that label is the Machine's. Without it, a server is never
+// touched: a person removed the label, or the server has the Machine's name by chance.
 //
 // Not modelled: volumes, Primary IPs that exist already, rebuilding or changing a server in place.
 package hetzner
@@ -13,9 +13,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
-	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -25,6 +24,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -40,7 +40,7 @@ const Name = "hetzner"
 
 // Labels of servers.
 const (
-	// LabelUID is the UID of the Machine whose server it is.
+	// LabelUID is the UID of the server's Machine.
 	LabelUID = "machine.ccm-from-scratch.dev/uid"
 	// LabelName is the name of the Machine, for people.
 	LabelName = "machine.ccm-from-scratch.dev/name"
@@ -78,8 +78,8 @@ func New(r *machine.Resolver) machine.Provider {
 	if getenv == nil {
 		getenv = os.Getenv
 	}
-	return &provider{resolver: r, prefix: cmp.Or(getenv("HCLOUD_INSTANCES_PROVIDER_ID_PREFIX"), ccm.ProviderName) +
-		"://", clients: map[[2]string]*hcloud.Client{}}
+	prefix := cmp.Or(getenv("HCLOUD_INSTANCES_PROVIDER_ID_PREFIX"), ccm.ProviderName) + "://"
+	return &provider{resolver: r, prefix: prefix, clients: map[[2]string]*hcloud.Client{}}
 }
 
 // client returns the settings of a spec, and a client for them. Clients are kept, so that they keep connections.
@@ -107,7 +107,7 @@ func (p *provider) client(ctx context.Context, spec v1alpha1.MachineSpec) (*hclo
 }
 
 // stableErrors sends requests, and logs the correlation IDs of answers that are errors. hcloud-go would put them into the texts of its
-// errors, of which no two would be equal: each try would change the status of its Machine and record another event.
+// errors. Then no two would be equal: each try would change the status of its Machine and record another event.
 type stableErrors struct{}
 
 func (stableErrors) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -264,11 +264,9 @@ func (p *provider) Create(ctx context.Context, m *v1alpha1.Machine, _ *machine.D
 	if err != nil {
 		return nil, err
 	}
-	labels := map[string]string{}
-	maps.Copy(labels, s.labels)
-	maps.Copy(labels, map[string]string{LabelUID: string(m.UID), LabelName: m.Name})
 	opts := hcloud.ServerCreateOpts{
-		Name: m.Name, Labels: labels, UserData: userData, ServerType: &hcloud.ServerType{Name: s.serverType}, Image: imageOf(s.image),
+		Name: m.Name, UserData: userData, ServerType: &hcloud.ServerType{Name: s.serverType}, Image: imageOf(s.image),
+		Labels:   labels.Merge(s.labels, labels.Set{LabelUID: string(m.UID), LabelName: m.Name}),
 		Networks: found.networks, Firewalls: found.firewalls, SSHKeys: found.keys, PlacementGroup: found.group,
 		PublicNet: &hcloud.ServerCreatePublicNet{EnableIPv4: s.assignPublicIPv4, EnableIPv6: s.assignPublicIP6},
 	}
@@ -293,7 +291,7 @@ func (p *provider) Create(ctx context.Context, m *v1alpha1.Machine, _ *machine.D
 		_, _, deletion := c.Server.DeleteWithResult(ctx, created.Server)
 		return nil, errors.Join(fmt.Errorf("cannot create server %d (%s): %w", created.Server.ID, m.Name, err), deletion)
 	}
-	// An action that takes longer, or whose state cannot be read now, may still succeed: Get tells.
+	// An action that takes longer, or cannot be read now, may still succeed: Get tells.
 	if s, _, err := c.Server.GetByID(ctx, created.Server.ID); err == nil && s != nil && s.ID == created.Server.ID {
 		return p.instance(m, []*hcloud.Server{s})
 	}
@@ -418,9 +416,8 @@ func (p *provider) MigrateUID(ctx context.Context, m *v1alpha1.Machine, newUID t
 		return err
 	}
 	for _, s := range own {
-		labels := maps.Clone(s.Labels)
-		labels[LabelUID] = string(newUID)
-		if _, _, err := c.Server.Update(ctx, s, hcloud.ServerUpdateOpts{Labels: labels}); err != nil {
+		update := hcloud.ServerUpdateOpts{Labels: labels.Merge(s.Labels, labels.Set{LabelUID: string(newUID)})}
+		if _, _, err := c.Server.Update(ctx, s, update); err != nil {
 			return fmt.Errorf("cannot change the label %s of server %d: %w", LabelUID, s.ID, err)
 		}
 	}
@@ -432,9 +429,9 @@ func (p *provider) SetMetricsForMachines(list v1alpha1.MachineList) error {
 	counts := map[[2]string]float64{}
 	var errs []error
 	for i := range list.Items {
-		labels, err := p.MachineMetricsLabels(&list.Items[i])
+		values, err := p.MachineMetricsLabels(&list.Items[i])
 		errs = append(errs, err)
-		counts[[2]string{labels["size"], labels["location"]}]++
+		counts[[2]string{values["size"], values["location"]}]++
 	}
 	machines.Reset()
 	for key, n := range counts {
@@ -455,20 +452,17 @@ func (i *instance) ProviderID() string { return i.providerID }
 
 // Addresses returns the private addresses first, as the CCM does.
 func (i *instance) Addresses() (all []corev1.NodeAddress) {
-	add := func(kind corev1.NodeAddressType, ip net.IP) {
-		if len(ip) > 0 && !ip.IsUnspecified() {
+	add := func(kind corev1.NodeAddressType, ip netip.Addr) {
+		if ip.IsValid() {
 			all = append(all, corev1.NodeAddress{Type: kind, Address: ip.String()})
 		}
 	}
 	for _, n := range i.PrivateNet {
-		add(corev1.NodeInternalIP, n.IP)
+		ip, _ := netip.AddrFromSlice(n.IP)
+		add(corev1.NodeInternalIP, ip.Unmap())
 	}
-	add(corev1.NodeExternalIP, i.PublicNet.IPv4.IP)
-	if v6 := i.PublicNet.IPv6.IP.To16(); len(v6) > 0 && !v6.IsUnspecified() {
-		host := slices.Clone(v6) // the API names the network; its first address is the server's
-		host[15] |= 1
-		add(corev1.NodeExternalIP, host)
-	}
+	add(corev1.NodeExternalIP, nodeinfo.PublicIPv4(i.Server))
+	add(corev1.NodeExternalIP, nodeinfo.PublicIPv6(i.Server))
 	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: i.Server.Name})
 }
 

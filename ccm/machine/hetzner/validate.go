@@ -123,42 +123,38 @@ type found struct {
 
 // lookUp finds what the settings name.
 func lookUp(ctx context.Context, c *hcloud.Client, s settings) (f found, err error) {
-	for _, name := range s.networks {
-		n, _, err := c.Network.Get(ctx, name)
-		if err := exists(n != nil, err, "networks", "network", name); err != nil {
-			return f, err
-		}
-		f.networks = append(f.networks, n)
+	if f.networks, err = named(ctx, s.networks, "networks", "network", c.Network.Get); err != nil {
+		return f, err
 	}
-	for _, name := range s.firewalls {
-		w, _, err := c.Firewall.Get(ctx, name)
-		if err := exists(w != nil, err, "firewalls", "firewall", name); err != nil {
-			return f, err
-		}
+	firewalls, err := named(ctx, s.firewalls, "firewalls", "firewall", c.Firewall.Get)
+	if err != nil {
+		return f, err
+	}
+	for _, w := range firewalls {
 		f.firewalls = append(f.firewalls, &hcloud.ServerCreateFirewall{Firewall: *w})
 	}
-	for _, name := range s.keys {
-		k, _, err := c.SSHKey.Get(ctx, name)
-		if err := exists(k != nil, err, "sshKeys", "SSH key", name); err != nil {
-			return f, err
-		}
-		f.keys = append(f.keys, k)
+	if f.keys, err = named(ctx, s.keys, "sshKeys", "SSH key", c.SSHKey.Get); err != nil || s.placementGroup == "" {
+		return f, err
 	}
-	if s.placementGroup != "" {
-		f.group, _, err = c.PlacementGroup.Get(ctx, s.placementGroup)
-		if err := exists(f.group != nil, err, "placementGroup", "placement group", s.placementGroup); err != nil {
-			return f, err
-		}
+	groups, err := named(ctx, []string{s.placementGroup}, "placementGroup", "placement group", c.PlacementGroup.Get)
+	if err == nil {
+		f.group = groups[0]
 	}
-	return f, nil
+	return f, err
 }
 
-func exists(is bool, err error, field, kind, name string) error {
-	switch {
-	case err != nil:
-		return fmt.Errorf("cannot get the %s %s: %w", kind, name, err)
-	case !is:
-		return machine.Invalid("cloudProviderSpec.%s: there is no %s %q: create it, or correct the name", field, kind, name)
+// named returns the things of a kind that a field names.
+func named[T any](ctx context.Context, names []string, field, kind string,
+	get func(context.Context, string) (*T, *hcloud.Response, error)) (all []*T, err error) {
+	for _, name := range names {
+		one, _, err := get(ctx, name)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("cannot get the %s %s: %w", kind, name, err)
+		case one == nil:
+			return nil, machine.Invalid("cloudProviderSpec.%s: there is no %s %q: create it, or correct the name", field, kind, name)
+		}
+		all = append(all, one)
 	}
-	return nil
+	return all, nil
 }

@@ -15,7 +15,7 @@ type ConfigValue struct {
 	SecretKeyRef *KeyReference `json:"secretKeyRef,omitempty"`
 	// ConfigMapKeyRef names a key of a ConfigMap. It comes before Value.
 	ConfigMapKeyRef *KeyReference `json:"configMapKeyRef,omitempty"`
-	// Wrong is the JSON of what is none of that. A schema cannot refuse it, and an error while it is read would make all
+	// Wrong is any other JSON. A schema cannot refuse it, and an error while it is read would make all
 	// lists of Machines fail: who wants the text gets an error instead.
 	Wrong string `json:"-"`
 }

@@ -1,4 +1,4 @@
-// Package budget tests how many requests the CCM makes. It has no code of its own but its tests.
+// Package budget tests how many requests the CCM makes. All of its code is tests.
 //
 // They run the provider with the controllers of k8s.io/cloud-provider against a simulated cloud and client-go's fake
 // clientset, in a testing/synctest bubble: an hour passes in a second, and the number of requests does not depend on

@@ -14,7 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// kube is a Kubernetes API whose watches have room for any number of changes. Those of client-go's fake clientset
+// kube is a Kubernetes API. Its watches have room for any number of changes. Those of client-go's fake clientset
 // have room for a hundred, and a cold start makes thousands at once.
 type kube struct {
 	clienttesting.ObjectTracker

@@ -1,4 +1,4 @@
-// Package crash finds, for tests, all states in which a process can leave the world when it dies.
+// Package crash finds, for tests, all states of the world that the death of a process can leave.
 package crash
 
 import (
@@ -21,7 +21,7 @@ type End struct {
 	State string
 }
 
-// Sweep calls run with each series of deaths that leaves a state which no other series has left. run lets one process after the
+// Sweep calls run with each series of deaths that leaves a new state. run lets one process after the
 // other die, then one converge, and returns where this one could have died.
 //
 // To die twice in the same state is the same, so that the number of states bounds the number of runs. With -short, one of share series

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// This file is about capacity: how many targets are healthy, and what the CCM may take away.
+// This file is about capacity: the number of healthy targets, and the targets that the CCM may take away.
 
 // checkRemoval makes sure that a healthy target, whose Node is not wanted any more, leaves for another healthy one: one more may leave
 // each minute, and one where the type has no room for both, but never the last one. What was healthy when the sync began counts, and
