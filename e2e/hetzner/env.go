@@ -68,7 +68,7 @@ func NewEnv(ctx context.Context, o Options) *Env {
 	e.account, ok = e.Env.Cloud.(*account)
 	Expect(ok).To(BeTrue(), "this spec is about Hetzner's cloud: the driver of the CCM's file must be %s", framework.DefaultDriver)
 	e.CCM.CCM = &e.Env.CCM
-	e.CCM.env, e.Cloud.env, e.Cloud.Faults.env, e.Machines.env = e, e, e, e
+	e.CCM.env, e.Cloud.env, e.Machines.env = e, e, e
 	e.Nodes.Nodes, e.Routes.Routes = e.Env.Nodes, e.Env.Routes
 	e.Nodes.env, e.Servers.env, e.LoadBalancers.env, e.Routes.env = e, e, e, e
 	e.Cloud.Client, e.Cloud.Network, e.Cloud.Fake, e.Cloud.Journal = e.account.Client, e.account.Network, e.account.fake, noJournal{}
