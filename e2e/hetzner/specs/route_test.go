@@ -174,7 +174,7 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 		route := env.Routes.Of(ctx, "node-1", server)
 		env.CCM.ExpectNoWrites(ctx)
 		Expect(env.Routes.List(ctx)).To(BeEmpty())
-		Expect(networkUnavailable(env.Nodes.Get(ctx, "node-1"))).To(BeNil())
+		Expect(env.Nodes.Get(ctx, "node-1").Status.Conditions).NotTo(ContainElement(HaveField("Type", corev1.NodeNetworkUnavailable)))
 
 		Expect(ccm.Stop(ctx)).To(Succeed())
 		env.CCM.Start(ctx, framework.CCMOptions{})
@@ -192,24 +192,12 @@ func ccmCount(env *hetzner.Env, route string, status int) int {
 	return env.Cloud.Journal.Count(journal.Filter{Client: framework.Current().CCM.UserAgent, Route: route, Status: status})
 }
 
-// networkUnavailable returns a node's condition of that name, nil if it has none.
-func networkUnavailable(n *corev1.Node) *corev1.NodeCondition {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeNetworkUnavailable {
-			return &c
-		}
-	}
-	return nil
-}
-
 // awaitNetwork waits until a node's NetworkUnavailable condition has a status for a reason.
 func awaitNetwork(ctx context.Context, env *hetzner.Env, name string, status corev1.ConditionStatus, reason string) {
 	GinkgoHelper()
 	env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
-		c := networkUnavailable(n)
-		g.Expect(c).NotTo(BeNil())
-		g.Expect(c.Status).To(Equal(status))
-		g.Expect(c.Reason).To(Equal(reason))
+		g.Expect(n.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable),
+			HaveField("Status", status), HaveField("Reason", reason))))
 	})
 }
 
