@@ -68,10 +68,7 @@ func (a *account) CreateServer(ctx context.Context, name string) (cloud.Server, 
 // DeleteServer implements cloud.Cloud.
 func (a *account) DeleteServer(ctx context.Context, id string) error {
 	result, _, err := a.Client.Server.DeleteWithResult(ctx, &hcloud.Server{ID: number(id)})
-	if err != nil {
-		return a.wait(ctx, err)
-	}
-	return a.wait(ctx, nil, result.Action)
+	return a.wait(ctx, err, result.Action)
 }
 
 // StopServer implements cloud.Cloud.
@@ -173,10 +170,7 @@ func targets(t hcloud.LoadBalancerTarget, port int) (all []cloud.Target) {
 // DeleteLoadBalancer implements cloud.Cloud.
 func (a *account) DeleteLoadBalancer(ctx context.Context, id string) error {
 	result, _, err := a.Client.LoadBalancer.DeleteWithResult(ctx, &hcloud.LoadBalancer{ID: number(id)})
-	if err != nil {
-		return a.wait(ctx, err)
-	}
-	return a.wait(ctx, nil, result.Action)
+	return a.wait(ctx, err, result.Action)
 }
 
 // Tag implements cloud.Tagger. A load balancer that is being changed or deleted may refuse the label. It gets the label the next time, or

@@ -71,13 +71,13 @@ func NewEnv(ctx context.Context, o Options) *Env {
 	e.CCM.env, e.Cloud.env, e.Machines.env = e, e, e
 	e.Nodes.Nodes, e.Routes.Routes = e.Env.Nodes, e.Env.Routes
 	e.Nodes.env, e.Servers.env, e.LoadBalancers.env, e.Routes.env = e, e, e, e
-	e.Cloud.Client, e.Cloud.Network, e.Cloud.Fake, e.Cloud.Journal = e.account.Client, e.account.Network, e.account.fake, noJournal{}
+	e.Cloud.Client, e.Cloud.Network, e.Cloud.Fake = e.account.Client, e.account.Network, e.account.fake
 	if e.account.control != nil {
 		e.Cloud.use(e.account.control)
 	}
 	e.AlsoOwns(e.certificateIDs)
 	if e.Shared() != nil {
-		e.Cloud.Journal = recentJournal{e.Cloud.Journal, e.Cloud.Journal.Last()}
+		e.Cloud.Journal.since = e.Cloud.Journal.Last()
 		DeferCleanup(e.unprotect)
 		e.OnRemove(e.removeCertificates)
 	}

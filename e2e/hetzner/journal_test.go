@@ -11,7 +11,7 @@ import (
 )
 
 func TestCountsDoNotDecreaseWhenTheJournalDropsOldEntries(t *testing.T) {
-	RegisterTestingT(t) // cloudJournal fails the spec if the cloud does not answer
+	RegisterTestingT(t) // Journal fails the spec if the cloud does not answer
 	cloud := fakecloud.New(fakecloud.Options{JournalSize: 6})
 	defer cloud.Close()
 	ask := func(times int) {
@@ -30,8 +30,8 @@ func TestCountsDoNotDecreaseWhenTheJournalDropsOldEntries(t *testing.T) {
 		}
 	}
 	ask(6)
-	all := cloudJournal{cloud.Journal()}
-	recent := recentJournal{all, all.Last()}
+	recent := Journal{of: cloud.Journal()}
+	recent.since = recent.Last()
 	for n := range 4 {
 		if got := recent.Count(journal.Filter{}); got != n {
 			t.Errorf("after %d requests: counted %d", n, got)

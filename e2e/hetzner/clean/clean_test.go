@@ -45,15 +45,12 @@ func newCloud(t *testing.T, things map[string]map[string]string) *hcloud.Client 
 			Location: &hcloud.Location{Name: "fsn1"}})
 		check(t, err)
 		check(t, client.Action.WaitFor(t.Context(), append(server.NextActions, server.Action)...))
-		yes := true
-		action, _, err := client.LoadBalancer.ChangeProtection(t.Context(), lb.LoadBalancer,
-			hcloud.LoadBalancerChangeProtectionOpts{Delete: &yes})
-		check(t, done(t.Context(), client, action, err))
-		action, _, err = client.Server.ChangeProtection(t.Context(), server.Server, hcloud.ServerChangeProtectionOpts{Delete: &yes,
-			Rebuild: &yes})
-		check(t, done(t.Context(), client, action, err))
-		action, _, err = client.Network.ChangeProtection(t.Context(), network, hcloud.NetworkChangeProtectionOpts{Delete: &yes})
-		check(t, done(t.Context(), client, action, err))
+		yes, done := true, done(t.Context(), client)
+		check(t, done(client.LoadBalancer.ChangeProtection(t.Context(), lb.LoadBalancer,
+			hcloud.LoadBalancerChangeProtectionOpts{Delete: &yes})))
+		check(t, done(client.Server.ChangeProtection(t.Context(), server.Server,
+			hcloud.ServerChangeProtectionOpts{Delete: &yes, Rebuild: &yes})))
+		check(t, done(client.Network.ChangeProtection(t.Context(), network, hcloud.NetworkChangeProtectionOpts{Delete: &yes})))
 		_, _, err = client.Certificate.CreateCertificate(t.Context(), hcloud.CertificateCreateOpts{Name: name, Labels: labels,
 			Type: hcloud.CertificateTypeManaged, DomainNames: []string{name + ".example.com"}})
 		check(t, err)
