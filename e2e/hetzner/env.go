@@ -46,9 +46,6 @@ type Options struct {
 	Actions string
 	// RateLimit is the cloud's limit in requests per hour. If 0, requests are not limited.
 	RateLimit int
-	// LoadBalancerBits is the length of the prefix for the public addresses of load balancers. If 0, 16. A
-	// /30 has two addresses.
-	LoadBalancerBits int
 	// CCM, NoCCM, Spec and Pods are those of framework.Options.
 	CCM   map[string]string
 	NoCCM bool
@@ -60,7 +57,7 @@ type Options struct {
 func NewEnv(ctx context.Context, o Options) *Env {
 	GinkgoHelper()
 	generic := framework.Options{CCM: o.CCM, NoCCM: o.NoCCM, Spec: o.Spec, Pods: o.Pods}
-	if o.Actions != "" || o.RateLimit != 0 || o.LoadBalancerBits != 0 {
+	if o.Actions != "" || o.RateLimit != 0 {
 		generic.Cloud = o
 	}
 	e := &Env{Env: framework.NewEnv(ctx, generic)}

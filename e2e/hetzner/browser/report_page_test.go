@@ -420,24 +420,3 @@ func TestAReportWithoutResultsIsShown(t *testing.T) {
 		s.CheckLightAndDark("no results, " + view)
 	}
 }
-
-// TestALargeReportIsShown logs how long the page needs for as much as a run of the suite has.
-func TestALargeReportIsShown(t *testing.T) {
-	runs := cannedRuns()
-	for i := range runs {
-		runs[i].Specs = nil
-		for j := range 400 {
-			topic := fmt.Sprintf("Topic %d", j/20)
-			spec := speclist.Spec{Name: fmt.Sprintf("%s does what number %d says", topic, j), Group: topic, Result: speclist.Passed}
-			if j%4 == 0 {
-				spec.Result, spec.Details = speclist.Failed, cannedFailure()
-			}
-			runs[i].Specs = append(runs[i].Specs, spec)
-		}
-	}
-	s := openReport(t, runs, report.Options{}, "")
-	s.rows(400)
-	t.Logf("400 specs in four columns were shown after %.0f ms", Eval[float64](s.Page, "performance.now()"))
-	s.Fill("Search", "number 399")
-	s.rows(1)
-}
