@@ -119,8 +119,7 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 		ours := env.Routes.Of(ctx, "node-1", server)
 		env.Routes.Await(ctx, ours)
 		env.Nodes.Start(ctx, node.Spec{Name: "dedicated", ProviderID: "example://1"})
-		podCIDR := env.Nodes.Await(ctx, "dedicated",
-			func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) }).Spec.PodCIDR
+		podCIDR := env.Nodes.AwaitPodCIDR(ctx, "dedicated")
 		env.Routes.Add(ctx, podCIDR, "10.0.0.200")
 		env.CCM.AwaitIdle(ctx)
 		Expect(env.Routes.List(ctx)).To(ConsistOf(ours, hetzner.Route(podCIDR, "10.0.0.200")))
