@@ -1,30 +1,21 @@
 package hetzner
 
 import (
-	"net/http"
 	"testing"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fakecloudtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 func TestCountsDoNotDecreaseWhenTheJournalDropsOldEntries(t *testing.T) {
 	RegisterTestingT(t) // Journal fails the spec if the cloud does not answer
-	cloud := fakecloud.New(fakecloud.Options{JournalSize: 6})
-	defer cloud.Close()
+	cloud := fakecloudtest.NewWith(t, fakecloud.Options{JournalSize: 6})
 	ask := func(times int) {
 		for range times {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cloud/v1/servers", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := (&http.Client{Transport: cloud.Transport()}).Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := response.Body.Close(); err != nil {
+			if _, _, err := cloud.Client().Server.GetByID(t.Context(), 1); err != nil {
 				t.Fatal(err)
 			}
 		}

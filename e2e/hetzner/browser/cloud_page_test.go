@@ -16,6 +16,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fakecloudtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -33,16 +34,12 @@ type shown struct {
 func open(t *testing.T, o fakecloud.Options) *shown {
 	t.Helper()
 	p := Open(t, pictures) // first: without a browser, the test ends here
-	cloud := fakecloud.New(o)
-	t.Cleanup(cloud.Close)
-	_, err := cloud.Start(t.Context(), "")
-	s := &shown{Page: p, cloud: cloud, client: cloud.Client()}
-	if err == nil {
-		s.control, err = cloud.StartControl(t.Context(), "")
-	}
+	cloud := fakecloudtest.NewWith(t, o)
+	control, err := cloud.StartControl(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := &shown{Page: p, cloud: cloud, client: cloud.Client(), control: control}
 	s.Go(s.control + "/")
 	s.Sees("live")
 	t.Cleanup(func() { s.CheckConsole(strings.TrimPrefix(s.control, "http://")) })

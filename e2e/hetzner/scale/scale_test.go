@@ -34,6 +34,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fakecloudtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
@@ -106,10 +107,7 @@ func coldStart(t *testing.T, programs, program string, n int) {
 
 // newCloud returns a cloud with n servers and the limits of the real one.
 func newCloud(t *testing.T, n int) *fakecloud.Cloud {
-	cloud := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(cloud.Close)
-	_, err := cloud.Start(t.Context(), "")
-	must(t, err)
+	cloud := fakecloudtest.New(t)
 	client := cloud.Client(hcloud.WithApplication("bench", "1"))
 	for i := range n {
 		_, _, err := client.Server.Create(t.Context(),
@@ -120,7 +118,7 @@ func newCloud(t *testing.T, n int) *fakecloud.Cloud {
 	}
 	must(t, cloud.SetProfile(t.Context(), "realistic"))
 	must(t, cloud.SetRateLimit(t.Context(), fakecloud.RealRateLimit))
-	_, err = cloud.Faults().Add(t.Context(), fault.Rule{Effect: fault.Latency(latency)})
+	_, err := cloud.Faults().Add(t.Context(), fault.Rule{Effect: fault.Latency(latency)})
 	must(t, err)
 	return cloud
 }
