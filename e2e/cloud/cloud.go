@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/netip"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,6 +131,15 @@ type Target struct {
 	// Address is that of a target that is a bare address.
 	Address string `json:"address,omitempty"`
 	Health  Health `json:"health"`
+}
+
+// Is reports whether the target is a server, by its ID or by one of its addresses.
+func (t Target) Is(s Server) bool {
+	if t.Server != "" {
+		return t.Server == s.ID
+	}
+	return s.Local.IsValid() && s.Local.String() == t.Address ||
+		slices.ContainsFunc(s.Addresses, func(a corev1.NodeAddress) bool { return a.Address == t.Address })
 }
 
 // Health is a target's health, as the cloud reports it.

@@ -74,7 +74,7 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 				env.CCM.AwaitIdle(ctx)
 
 				outage, begin := env.Faults.Add(ctx, cloud.Fault{Effect: effect}), time.Now()
-				stream := env.Traffic.Stream(ctx, address, framework.Port)
+				load := env.Traffic.Load(ctx, address, framework.Port)
 				env.Nodes.Crash(ctx, env.Nodes.Simulated("node-2"))
 				env.Services.Delete(ctx, "goes")
 				env.Services.Create(ctx, "comes")
@@ -99,6 +99,6 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 					env.LoadBalancers.AwaitTargets(ctx, service, "node-1", "node-2", "node-3")
 				}
 				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
-				stream.ExpectUndisturbed()
+				load.ExpectUndisturbed(ctx)
 			}, entries(incidents...))
 	})

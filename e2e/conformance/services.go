@@ -65,13 +65,13 @@ var _ = Describe("A Service of type LoadBalancer", Label(Conformance, "service")
 		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
 		other := env.LoadBalancers.AwaitTargets(ctx, "api", names...)
 
-		stream := env.Traffic.Stream(ctx, api, framework.Port)
+		load := env.Traffic.Load(ctx, api, framework.Port)
 		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port++ })
 		env.Traffic.AwaitAnswer(ctx, "web", web, framework.Port+1)
 		env.Services.Delete(ctx, "web")
 		env.Services.AwaitGone(ctx, "web")
 		env.Traffic.AwaitAnswer(ctx, "api", api, framework.Port)
-		stream.ExpectUndisturbed()
+		load.ExpectUndisturbed(ctx)
 		left := env.LoadBalancers.List(ctx)
 		Expect(left).To(HaveLen(1))
 		Expect(framework.Settings(left[0])).To(Equal(framework.Settings(other)), "the other Service's load balancer has changed")
@@ -147,7 +147,7 @@ var _ = Describe("A port of a Service of type LoadBalancer", Label(Conformance, 
 	var (
 		env     *framework.Env
 		address string
-		stream  *framework.Stream
+		load    *framework.Load
 	)
 	// Each spec changes a load balancer that serves on 8080 and 8081 while a client uses 8080.
 	BeforeEach(func(ctx SpecContext) {
@@ -157,11 +157,11 @@ var _ = Describe("A port of a Service of type LoadBalancer", Label(Conformance, 
 		address = env.Traffic.AwaitServed(ctx, "web")
 		env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
 		env.LoadBalancers.AwaitTargets(ctx, "web", names...)
-		stream = env.Traffic.Stream(ctx, address, framework.Port)
+		load = env.Traffic.Load(ctx, address, framework.Port)
 	})
 	undisturbed := func(ctx context.Context) {
 		GinkgoHelper()
-		stream.ExpectUndisturbed()
+		load.ExpectUndisturbed(ctx)
 		Expect(env.Services.AwaitIngress(ctx, "web")).To(Equal(address))
 	}
 
@@ -196,7 +196,6 @@ var _ = Describe("A port of a Service of type LoadBalancer", Label(Conformance, 
 	})
 
 	It("can swap its number with another one"+ensure, framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
-		stream.Stop() // this spec changes both ports
 		env.Services.Update(ctx, "web", func(s *corev1.Service) {
 			s.Spec.Ports[0].Port, s.Spec.Ports[1].Port = s.Spec.Ports[1].Port, s.Spec.Ports[0].Port
 		})
@@ -224,14 +223,14 @@ var _ = Describe("The targets of a load balancer", Label(Conformance, "service",
 		env.Nodes.Create(ctx, "node-1")
 		env.Services.Create(ctx, "web")
 		address := env.Traffic.AwaitServed(ctx, "web")
-		stream := env.Traffic.Stream(ctx, address, framework.Port)
+		load := env.Traffic.Load(ctx, address, framework.Port)
 		env.Nodes.Create(ctx, "node-2")
 		env.LoadBalancers.AwaitTargets(ctx, "web", "node-1", "node-2")
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
 		env.Nodes.Delete(ctx, "node-2")
 		env.LoadBalancers.AwaitTargets(ctx, "web", "node-1")
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1")
-		stream.ExpectUndisturbed()
+		load.ExpectUndisturbed(ctx)
 	})
 
 	It("do not include a server that was deleted"+update, Label(framework.OwnCloud), func(ctx SpecContext) {

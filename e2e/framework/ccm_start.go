@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
@@ -105,7 +106,7 @@ func (c *CCM) renewed(ctx context.Context) time.Time {
 	GinkgoHelper()
 	leases := c.env.Kube.CoordinationV1().Leases(metav1.NamespaceSystem)
 	lease, err := leases.Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
-	Expect(ignoreNotFound(err)).To(Succeed())
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
 	if err != nil || lease.Spec.RenewTime == nil {
 		return time.Time{}
 	}

@@ -13,10 +13,11 @@ import (
 // loadInterval is the time between the beginnings of two requests of a Load.
 const loadInterval = 50 * time.Millisecond
 
-// Load is steady traffic from outside of the cluster: requests begin at a fixed rate, each on a new connection. Unlike a Stream, it does
-// not wait for a request that hangs.
+// Load is steady traffic from outside of the cluster: requests begin at a fixed rate, each on a new connection. It does not wait for a
+// request that hangs.
 type Load struct {
-	ask func(context.Context) (node string, err error)
+	ask   func(context.Context) (node string, err error)
+	begin time.Time
 
 	mu       sync.Mutex
 	requests []*LoadRequest
@@ -52,9 +53,8 @@ func (r LoadResult) String() string {
 // Load begins to send requests to an address, until the spec ends.
 func (t Traffic) Load(ctx context.Context, address string, port int) *Load {
 	GinkgoHelper()
-	client := t.Client(ClientOptions{})
-	l := &Load{ask: func(ctx context.Context) (string, error) {
-		answer, err := t.GetURL(ctx, client, URL("http", address, port))
+	l := &Load{begin: time.Now(), ask: func(ctx context.Context) (string, error) {
+		answer, err := t.Get(ctx, address, port)
 		return answer.Node, err
 	}}
 	// The last requests end with their answers or with the client's timeout.
@@ -135,4 +135,11 @@ func (l *Load) AwaitAnswers(ctx context.Context, after time.Time, n int) {
 		result, _ := l.collect(after, time.Now())
 		return result.Answered
 	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n))
+}
+
+// ExpectUndisturbed waits for the answer to one more request, and fails if any request was lost so far.
+func (l *Load) ExpectUndisturbed(ctx context.Context) {
+	GinkgoHelper()
+	l.AwaitAnswers(ctx, time.Now(), 1)
+	Expect(l.Since(ctx, l.begin, "of a client all along").Lost).To(BeEmpty())
 }

@@ -81,7 +81,7 @@ func (lbs LoadBalancers) AwaitTargets(ctx context.Context, service string, names
 // targetNames returns the names of the servers that are targets of a port. For a target without a server, it returns the target's text.
 func targetNames(p cloud.Port, servers []cloud.Server) (names []string) {
 	for _, t := range p.Targets {
-		i := slices.IndexFunc(servers, func(s cloud.Server) bool { return isTarget(t, s) })
+		i := slices.IndexFunc(servers, t.Is)
 		if i < 0 {
 			names = append(names, fmt.Sprintf("%+v", t))
 			continue
@@ -89,19 +89,6 @@ func targetNames(p cloud.Port, servers []cloud.Server) (names []string) {
 		names = append(names, servers[i].Name)
 	}
 	return names
-}
-
-// isTarget reports whether a target is a server, by its ID or by one of its addresses.
-func isTarget(t cloud.Target, s cloud.Server) bool {
-	if t.Server != "" {
-		return t.Server == s.ID
-	}
-	for _, a := range s.Addresses {
-		if a.Address == t.Address {
-			return true
-		}
-	}
-	return s.Local.IsValid() && s.Local.String() == t.Address
 }
 
 // ListenPorts returns the ports of a load balancer, sorted.

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8stypes "k8s.io/apimachinery/pkg/types"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
@@ -276,12 +277,8 @@ func ExpectHostName(n *corev1.Node, server string) {
 
 // IsReady reports whether a node's Ready condition is True.
 func IsReady(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	_, c := nodeutil.GetNodeCondition(&n.Status, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // AddressesOf returns a node's addresses of one type.
@@ -293,14 +290,4 @@ func AddressesOf(n *corev1.Node, kind corev1.NodeAddressType) []string {
 		}
 	}
 	return all
-}
-
-// conditionOf returns the status of a node's condition, "" if it has none of the type.
-func conditionOf(n *corev1.Node, kind corev1.NodeConditionType) corev1.ConditionStatus {
-	for _, c := range n.Status.Conditions {
-		if c.Type == kind {
-			return c.Status
-		}
-	}
-	return ""
 }

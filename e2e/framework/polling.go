@@ -45,25 +45,31 @@ func changes(known map[string]cloud.Server, servers []cloud.Server) (events []no
 	there := map[string]bool{}
 	for _, s := range servers {
 		there[s.ID] = true
-		was, old := known[s.ID]
+		events = append(events, Changes(known[s.ID], s)...)
 		known[s.ID] = s
-		if !old {
-			events = append(events, node.ServerEvent{Type: node.ServerCreated, Server: NodeServer(s)})
-		}
-		switch {
-		case s.Running && !was.Running:
-			events = append(events, node.ServerEvent{Type: node.ServerStarted, Server: NodeServer(s)})
-		case was.Running && !s.Running:
-			events = append(events, node.ServerEvent{Type: node.ServerStopped, Server: NodeServer(s)})
-		case old && was.Local != s.Local:
-			events = append(events, node.ServerEvent{Type: node.ServerChanged, Server: NodeServer(s)})
-		}
 	}
 	for id, s := range known {
 		if !there[id] {
 			delete(known, id)
 			events = append(events, node.ServerEvent{Type: node.ServerDeleted, Server: NodeServer(s)})
 		}
+	}
+	return events
+}
+
+// Changes returns the events between two views of a server. The first one is empty if the server is new.
+func Changes(was, is cloud.Server) (events []node.ServerEvent) {
+	server := NodeServer(is)
+	if was.ID == "" {
+		events = append(events, node.ServerEvent{Type: node.ServerCreated, Server: server})
+	}
+	switch {
+	case is.Running && !was.Running:
+		events = append(events, node.ServerEvent{Type: node.ServerStarted, Server: server})
+	case was.Running && !is.Running:
+		events = append(events, node.ServerEvent{Type: node.ServerStopped, Server: server})
+	case was.ID != "" && was.Local != is.Local:
+		events = append(events, node.ServerEvent{Type: node.ServerChanged, Server: server})
 	}
 	return events
 }

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
@@ -80,8 +81,8 @@ func (ns Nodes) AwaitUsable(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
 		ns.Await(ctx, name, func(g Gomega, n *corev1.Node) {
-			g.Expect(conditionOf(n, corev1.NodeNetworkUnavailable)).To(Or(BeEmpty(), Equal(corev1.ConditionFalse)),
-				"NetworkUnavailable of %s", n.Name)
+			_, c := nodeutil.GetNodeCondition(&n.Status, corev1.NodeNetworkUnavailable)
+			g.Expect(c).To(Or(BeNil(), HaveField("Status", corev1.ConditionFalse)), "NetworkUnavailable of %s", n.Name)
 		})
 	}
 }

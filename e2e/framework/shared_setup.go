@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
@@ -229,7 +230,7 @@ func (s *sharedSetup) remove(ctx context.Context) {
 		s.removeServer(ctx, server)
 	}
 	background := metav1.DeletePropagationBackground
-	Expect(ignoreNotFound(s.env.Kube.CoreV1().Namespaces().Delete(ctx, namespace,
+	Expect(client.IgnoreNotFound(s.env.Kube.CoreV1().Namespaces().Delete(ctx, namespace,
 		metav1.DeleteOptions{PropagationPolicy: &background}))).To(Succeed())
 }
 
@@ -240,7 +241,7 @@ func (s *sharedSetup) removeServices(ctx context.Context) {
 	list, err := services.List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	for _, service := range list.Items {
-		Expect(ignoreNotFound(services.Delete(ctx, service.Name, metav1.DeleteOptions{}))).To(Succeed())
+		Expect(client.IgnoreNotFound(services.Delete(ctx, service.Name, metav1.DeleteOptions{}))).To(Succeed())
 	}
 	Eventually(func() []string { return s.env.Services.names(ctx) }).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).
 		Should(BeEmpty(), "the Services of the spec are still there: does the CCM work?")
@@ -256,7 +257,7 @@ func (s *sharedSetup) removeServices(ctx context.Context) {
 // is NotReady.
 func (s *sharedSetup) removeServer(ctx context.Context, server cloud.Server) {
 	Expect(ignoreGone(s.env.Cloud.DeleteServer(ctx, server.ID))).To(Succeed())
-	Expect(ignoreNotFound(s.env.Kube.CoreV1().Nodes().Delete(ctx, server.Name, metav1.DeleteOptions{}))).To(Succeed())
+	Expect(client.IgnoreNotFound(s.env.Kube.CoreV1().Nodes().Delete(ctx, server.Name, metav1.DeleteOptions{}))).To(Succeed())
 	s.env.Nodes.AwaitGone(ctx, server.Name)
 }
 

@@ -1,7 +1,6 @@
 package framework
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -35,15 +34,11 @@ func (t Traffic) Get(ctx context.Context, address string, port int) (whoami.Answ
 	if t.Mute() {
 		return t.muteAnswer(ctx, address, port)
 	}
-	return get(ctx, t.Client(ClientOptions{}), URL("http", address, port))
+	return t.GetURL(ctx, t.Client(ClientOptions{}), URL("http", address, port))
 }
 
 // GetURL is Get with a client and a URL of the spec's own.
 func (t Traffic) GetURL(ctx context.Context, client *http.Client, url string) (whoami.Answer, error) {
-	return get(ctx, client, url)
-}
-
-func get(ctx context.Context, client *http.Client, url string) (whoami.Answer, error) {
 	var answer whoami.Answer
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -156,19 +151,21 @@ type ClientOptions struct {
 	Roots *x509.CertPool
 	// Cookies makes the client keep cookies.
 	Cookies bool
+	// KeepAlive makes the client use a connection again. The Peer of an answer shows which one it was.
+	KeepAlive bool
 	// From is the client's address, one of 127.0.0.0/8; the zero value lets the system choose. On a
 	// shared cluster, all clients have OutsideAddress.
 	From netip.Addr
 }
 
-// Client returns a client outside of the cluster. It reaches the public and private addresses of load balancers, opens a
-// connection for each request, so that each is balanced, and does not follow redirects.
+// Client returns a client outside of the cluster. It reaches the public and private addresses of load balancers, and does
+// not follow redirects. Without KeepAlive, it opens a connection for each request, so that each is balanced.
 func (t Traffic) Client(o ClientOptions) *http.Client {
 	GinkgoHelper()
 	client := &http.Client{
 		Timeout: 5 * time.Second,
 		Transport: &http.Transport{
-			DisableKeepAlives: true,
+			DisableKeepAlives: !o.KeepAlive,
 			TLSClientConfig:   &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
 			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 				host, port, err := net.SplitHostPort(address)
@@ -179,6 +176,9 @@ func (t Traffic) Client(o ClientOptions) *http.Client {
 			},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	if o.KeepAlive {
+		DeferCleanup(client.CloseIdleConnections)
 	}
 	if o.Cookies {
 		jar, err := cookiejar.New(nil)
@@ -197,48 +197,6 @@ func (t Traffic) OutsideAddress() string {
 // dial connects to an address of the cloud from outside of the cluster.
 func (t Traffic) dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error) {
 	return t.env.setup.dial(ctx, address, from)
-}
-
-// Connection is one TCP connection to a load balancer for several HTTP requests.
-type Connection struct {
-	conn   net.Conn
-	reader *bufio.Reader
-}
-
-// Connect opens a connection to a load balancer. It is closed when the spec ends.
-func (t Traffic) Connect(ctx context.Context, address string, port int) *Connection {
-	GinkgoHelper()
-	conn, err := t.dial(ctx, net.JoinHostPort(address, strconv.Itoa(port)), netip.Addr{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(conn.Close)
-	return &Connection{conn: conn, reader: bufio.NewReader(conn)}
-}
-
-// Ask sends a request and returns the answer.
-func (c *Connection) Ask(ctx context.Context) (answer whoami.Answer, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.conn.RemoteAddr().String()+"/", nil)
-	if err != nil {
-		return answer, err
-	}
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		deadline = time.Now().Add(5 * time.Second)
-	}
-	if err := c.conn.SetDeadline(deadline); err != nil {
-		return answer, err
-	}
-	if err := r.Write(c.conn); err != nil {
-		return answer, err
-	}
-	resp, err := http.ReadResponse(c.reader, r)
-	if err != nil {
-		return answer, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return answer, fmt.Errorf("%s", resp.Status)
-	}
-	return answer, json.NewDecoder(resp.Body).Decode(&answer)
 }
 
 // URL returns the URL of a port of an address.

@@ -3,7 +3,6 @@ package hetzner
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -68,10 +67,7 @@ func (a *account) CreateServer(ctx context.Context, name string) (cloud.Server, 
 // DeleteServer implements cloud.Cloud.
 func (a *account) DeleteServer(ctx context.Context, id string) error {
 	result, _, err := a.Client.Server.DeleteWithResult(ctx, &hcloud.Server{ID: number(id)})
-	if err != nil {
-		return a.wait(ctx, err)
-	}
-	return a.wait(ctx, nil, result.Action)
+	return a.wait(ctx, err, result.Action)
 }
 
 // StopServer implements cloud.Cloud.
@@ -173,10 +169,7 @@ func targets(t hcloud.LoadBalancerTarget, port int) (all []cloud.Target) {
 // DeleteLoadBalancer implements cloud.Cloud.
 func (a *account) DeleteLoadBalancer(ctx context.Context, id string) error {
 	result, _, err := a.Client.LoadBalancer.DeleteWithResult(ctx, &hcloud.LoadBalancer{ID: number(id)})
-	if err != nil {
-		return a.wait(ctx, err)
-	}
-	return a.wait(ctx, nil, result.Action)
+	return a.wait(ctx, err, result.Action)
 }
 
 // Tag implements cloud.Tagger. A load balancer that is being changed or deleted may refuse the label. It gets the label the next time, or
@@ -218,43 +211,41 @@ func (a *account) Routes(ctx context.Context) ([]cloud.Route, error) {
 	return all, nil
 }
 
-// gateway returns the address that a route leads to.
-func (a *account) gateway(ctx context.Context, r cloud.Route) (net.IP, error) {
+// route returns a route in the terms of Hetzner's API.
+func (a *account) route(ctx context.Context, r cloud.Route) (hcloud.NetworkRoute, error) {
 	if r.Server == "" {
-		return net.ParseIP(r.Address), nil
+		return route(r.Destination.String(), r.Address), nil
 	}
 	s, _, err := a.Client.Server.GetByID(ctx, number(r.Server))
 	if err != nil {
-		return nil, err
+		return hcloud.NetworkRoute{}, err
 	}
 	if s != nil {
 		for _, n := range s.PrivateNet {
 			if n.Network.ID == a.Network.ID {
-				return n.IP, nil
+				return route(r.Destination.String(), n.IP.String()), nil
 			}
 		}
 	}
-	return nil, fmt.Errorf("server %s in the network %s: %w", r.Server, a.Network.Name, cloud.ErrNotFound)
+	return hcloud.NetworkRoute{}, fmt.Errorf("server %s in the network %s: %w", r.Server, a.Network.Name, cloud.ErrNotFound)
 }
 
 // AddRoute implements cloud.Router.
 func (a *account) AddRoute(ctx context.Context, r cloud.Route) error {
-	gateway, err := a.gateway(ctx, r)
+	route, err := a.route(ctx, r)
 	if err != nil {
 		return err
 	}
-	action, _, err := a.Client.Network.AddRoute(ctx, a.Network, hcloud.NetworkAddRouteOpts{
-		Route: hcloud.NetworkRoute{Destination: IPNet(r.Destination.String()), Gateway: gateway}})
+	action, _, err := a.Client.Network.AddRoute(ctx, a.Network, hcloud.NetworkAddRouteOpts{Route: route})
 	return a.wait(ctx, err, action)
 }
 
 // DeleteRoute implements cloud.Router.
 func (a *account) DeleteRoute(ctx context.Context, r cloud.Route) error {
-	gateway, err := a.gateway(ctx, r)
+	route, err := a.route(ctx, r)
 	if err != nil {
 		return err
 	}
-	action, _, err := a.Client.Network.DeleteRoute(ctx, a.Network, hcloud.NetworkDeleteRouteOpts{
-		Route: hcloud.NetworkRoute{Destination: IPNet(r.Destination.String()), Gateway: gateway}})
+	action, _, err := a.Client.Network.DeleteRoute(ctx, a.Network, hcloud.NetworkDeleteRouteOpts{Route: route})
 	return a.wait(ctx, err, action)
 }

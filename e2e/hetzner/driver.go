@@ -67,7 +67,7 @@ func (Driver) Start(ctx context.Context, o cloud.Options) (cloud.Cloud, error) {
 	a.fake = fakecloud.New(fakecloud.Options{
 		Actions: cmp.Or(settings.Actions, "20ms"), RateLimit: settings.RateLimit,
 		PublicIPv4:       netip.PrefixFrom(o.Servers.Addr(), o.Servers.Bits()+1), // the other half is for servers without one
-		LoadBalancerIPv4: netip.PrefixFrom(o.LoadBalancers.Addr(), cmp.Or(settings.LoadBalancerBits, o.LoadBalancers.Bits())),
+		LoadBalancerIPv4: o.LoadBalancers,
 		DataPlane: &fakecloud.DataPlaneOptions{
 			Resolver: a.resolve, Logger: slog.New(slog.NewTextHandler(o.Log, nil)),
 		},

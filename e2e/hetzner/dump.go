@@ -3,26 +3,26 @@ package hetzner
 import (
 	"context"
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
+	"errors"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
 // Dump implements cloud.Dumper: the state as the control API shows it, without the actions.
 func (a *account) Dump(ctx context.Context) string {
-	w := httptest.NewRecorder()
-	a.fake.ControlHandler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/state", nil))
+	text, err := a.fake.State(ctx, fakecloud.Selection{})
 	var state any
-	if err := json.Unmarshal(w.Body.Bytes(), &state); err != nil {
-		return w.Body.String()
+	if err = errors.Join(err, json.Unmarshal(text, &state)); err != nil {
+		return err.Error()
 	}
 	prune(state)
-	text, err := yaml.Marshal(state)
+	readable, err := yaml.Marshal(state)
 	if err != nil {
 		return err.Error()
 	}
-	return string(text)
+	return string(readable)
 }
 
 // prune removes long parts of a state that explain nothing.

@@ -46,9 +46,6 @@ type Options struct {
 	Actions string
 	// RateLimit is the cloud's limit in requests per hour. If 0, requests are not limited.
 	RateLimit int
-	// LoadBalancerBits is the length of the prefix for the public addresses of load balancers. If 0, 16. A
-	// /30 has two addresses.
-	LoadBalancerBits int
 	// CCM, NoCCM, Spec and Pods are those of framework.Options.
 	CCM   map[string]string
 	NoCCM bool
@@ -60,7 +57,7 @@ type Options struct {
 func NewEnv(ctx context.Context, o Options) *Env {
 	GinkgoHelper()
 	generic := framework.Options{CCM: o.CCM, NoCCM: o.NoCCM, Spec: o.Spec, Pods: o.Pods}
-	if o.Actions != "" || o.RateLimit != 0 || o.LoadBalancerBits != 0 {
+	if o.Actions != "" || o.RateLimit != 0 {
 		generic.Cloud = o
 	}
 	e := &Env{Env: framework.NewEnv(ctx, generic)}
@@ -68,16 +65,16 @@ func NewEnv(ctx context.Context, o Options) *Env {
 	e.account, ok = e.Env.Cloud.(*account)
 	Expect(ok).To(BeTrue(), "this spec is about Hetzner's cloud: the driver of the CCM's file must be %s", framework.DefaultDriver)
 	e.CCM.CCM = &e.Env.CCM
-	e.CCM.env, e.Cloud.env, e.Cloud.Faults.env, e.Machines.env = e, e, e, e
+	e.CCM.env, e.Cloud.env, e.Machines.env = e, e, e
 	e.Nodes.Nodes, e.Routes.Routes = e.Env.Nodes, e.Env.Routes
 	e.Nodes.env, e.Servers.env, e.LoadBalancers.env, e.Routes.env = e, e, e, e
-	e.Cloud.Client, e.Cloud.Network, e.Cloud.Fake, e.Cloud.Journal = e.account.Client, e.account.Network, e.account.fake, noJournal{}
+	e.Cloud.Client, e.Cloud.Network, e.Cloud.Fake = e.account.Client, e.account.Network, e.account.fake
 	if e.account.control != nil {
 		e.Cloud.use(e.account.control)
 	}
 	e.AlsoOwns(e.certificateIDs)
 	if e.Shared() != nil {
-		e.Cloud.Journal = recentJournal{e.Cloud.Journal, e.Cloud.Journal.Last()}
+		e.Cloud.Journal.since = e.Cloud.Journal.Last()
 		DeferCleanup(e.unprotect)
 		e.OnRemove(e.removeCertificates)
 	}

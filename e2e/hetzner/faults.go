@@ -1,7 +1,6 @@
 package hetzner
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -15,22 +14,12 @@ import (
 // Faults make a simulated cloud misbehave. They do not exist on a real cloud: specs that need them have the label FakeOnly.
 type Faults struct {
 	rules fault.Rules
-	env   *Env
-	// client is a part of the User-Agent of the requests that fail. If empty, the CCM's requests do.
-	client string
 }
 
-// Of returns the faults of another client, by a part of its User-Agent.
-func (fs Faults) Of(client string) Faults {
-	fs.client = client
-	return fs
-}
-
-// Add adds a fault rule for the client's requests until the spec ends or the returned function is called. It sets
-// Client.
+// Add adds a fault rule for the CCM's requests until the spec ends or the returned function is called. It sets Client.
 func (fs Faults) Add(f fault.Rule) (name string, remove func()) {
 	GinkgoHelper()
-	f.Client = cmp.Or(fs.client, framework.Current().CCM.UserAgent)
+	f.Client = framework.Current().CCM.UserAgent
 	rule, err := fs.rules.Add(context.Background(), f)
 	Expect(err).NotTo(HaveOccurred())
 	remove = func() {
@@ -60,7 +49,7 @@ func (fs Faults) Applied(name string) int {
 	return int(status.Applied)
 }
 
-// Hold holds one of the client's requests until the spec ends: the n-th that the rule selects, counted from 1. If
+// Hold holds one of the CCM's requests until the spec ends: the n-th that the rule selects, counted from 1. If
 // carriedOut, the cloud carries it out and holds only the answer; otherwise it never carries it out. The returned
 // function waits until the request has arrived, but not until it is carried out.
 func (fs Faults) Hold(f fault.Rule, n int, carriedOut bool) (await func(context.Context)) {

@@ -1,37 +1,28 @@
 package hetzner
 
 import (
-	"net/http"
 	"testing"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fakecloudtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 func TestCountsDoNotDecreaseWhenTheJournalDropsOldEntries(t *testing.T) {
-	RegisterTestingT(t) // cloudJournal fails the spec if the cloud does not answer
-	cloud := fakecloud.New(fakecloud.Options{JournalSize: 6})
-	defer cloud.Close()
+	RegisterTestingT(t) // Journal fails the spec if the cloud does not answer
+	cloud := fakecloudtest.NewWith(t, fakecloud.Options{JournalSize: 6})
 	ask := func(times int) {
 		for range times {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cloud/v1/servers", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := (&http.Client{Transport: cloud.Transport()}).Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := response.Body.Close(); err != nil {
+			if _, _, err := cloud.Client().Server.GetByID(t.Context(), 1); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	ask(6)
-	all := cloudJournal{cloud.Journal()}
-	recent := recentJournal{all, all.Last()}
+	recent := Journal{of: cloud.Journal()}
+	recent.since = recent.Last()
 	for n := range 4 {
 		if got := recent.Count(journal.Filter{}); got != n {
 			t.Errorf("after %d requests: counted %d", n, got)

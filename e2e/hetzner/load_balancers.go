@@ -2,7 +2,6 @@ package hetzner
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -23,10 +22,6 @@ func (lbs LoadBalancers) List(ctx context.Context) []*hcloud.LoadBalancer {
 	GinkgoHelper()
 	all, err := lbs.env.Cloud.Client.LoadBalancer.All(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	return lbs.own(ctx, all)
-}
-
-func (lbs LoadBalancers) own(ctx context.Context, all []*hcloud.LoadBalancer) []*hcloud.LoadBalancer {
 	own := slices.DeleteFunc(all, func(lb *hcloud.LoadBalancer) bool { return !lbs.env.Owns(idOf(lb.ID), lbs.env.serviceOf(lb.Labels)) })
 	for i, lb := range own {
 		if !untagged(lb.Labels) {
@@ -62,20 +57,13 @@ func (lbs LoadBalancers) Create(ctx context.Context, name string, change ...func
 // Of returns the load balancer that has the address of a Service's status.
 func (lbs LoadBalancers) Of(ctx context.Context, service string) *hcloud.LoadBalancer {
 	GinkgoHelper()
-	address := lbs.env.Services.AwaitIngress(ctx, service)
-	for _, lb := range lbs.List(ctx) {
-		if slices.Contains(addressesOf(lb), address) {
-			return lb
-		}
-	}
-	Fail(fmt.Sprintf("no load balancer has the address %s of Service %s", address, service))
-	return nil
+	return lbs.Await(ctx, service, func(Gomega, *hcloud.LoadBalancer) {})
 }
 
 // Await waits until the Service's load balancer passes the checks.
 func (lbs LoadBalancers) Await(ctx context.Context, service string, check func(Gomega, *hcloud.LoadBalancer)) *hcloud.LoadBalancer {
 	GinkgoHelper()
-	id := lbs.Of(ctx, service).ID
+	id := number(lbs.env.Env.LoadBalancers.Of(ctx, service).ID)
 	var found *hcloud.LoadBalancer
 	Eventually(func(g Gomega) {
 		lb, _, err := lbs.env.Cloud.Client.LoadBalancer.GetByID(ctx, id)

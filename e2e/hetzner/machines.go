@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -292,14 +291,9 @@ func (ms Machines) Await(ctx context.Context, name string, n int) (names []strin
 	}).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(framework.Polling).Should(Succeed())
 	for _, m := range names {
 		ms.env.Nodes.AwaitInitialized(ctx, m)
-		ms.env.Nodes.Await(ctx, m, func(g Gomega, node *corev1.Node) {
-			g.Expect(framework.IsReady(node)).To(BeTrue())
-			if framework.Current().CCM.Has(framework.NodeRoutes) { // a node without a route cannot be a target
-				g.Expect(node.Status.Conditions).NotTo(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable),
-					HaveField("Status", corev1.ConditionTrue))))
-			}
-		})
+		ms.env.Nodes.AwaitReady(ctx, m, true)
 	}
+	ms.env.Nodes.AwaitUsable(ctx, names...) // a node without a route cannot be a target
 	return names
 }
 

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
@@ -59,7 +62,7 @@ func (a *account) WatchServers(ctx context.Context) (<-chan node.ServerEvent, er
 	go func() {
 		defer close(out)
 		defer sub.Close()
-		known := map[int64]*schema.Server{}
+		known := map[int64]cloud.Server{}
 		for {
 			event, err := sub.Next(ctx)
 			if err != nil {
@@ -78,38 +81,21 @@ func (a *account) WatchServers(ctx context.Context) (<-chan node.ServerEvent, er
 }
 
 // translate returns the events of simulated nodes for an event of the cloud. known are the servers before the event.
-func (a *account) translate(event fakecloud.Event, known map[int64]*schema.Server) []node.ServerEvent {
-	if event.Kind != "server" {
-		return nil
-	}
-	before, after := known[event.ID], &schema.Server{}
+func (a *account) translate(event fakecloud.Event, known map[int64]cloud.Server) []node.ServerEvent {
+	was, there := known[event.ID]
+	var is schema.Server
 	switch {
-	case event.Type == fakecloud.EventDeleted && before != nil:
+	case event.Kind != "server":
+		return nil
+	case event.Type == fakecloud.EventDeleted && there:
 		delete(known, event.ID)
-		return []node.ServerEvent{{Type: node.ServerDeleted, Server: a.nodeServer(before)}}
-	case json.Unmarshal(event.Resource, after) != nil:
+		return []node.ServerEvent{{Type: node.ServerDeleted, Server: framework.NodeServer(was)}}
+	case json.Unmarshal(event.Resource, &is) != nil:
 		return nil
 	}
-	known[event.ID] = after
-	server := a.nodeServer(after)
-	var events []node.ServerEvent
-	if before == nil {
-		events = append(events, node.ServerEvent{Type: node.ServerCreated, Server: server})
-	}
-	wasUp, isUp := before != nil && before.Status == "running", after.Status == "running"
-	switch {
-	case isUp && !wasUp:
-		events = append(events, node.ServerEvent{Type: node.ServerStarted, Server: server})
-	case wasUp && !isUp:
-		events = append(events, node.ServerEvent{Type: node.ServerStopped, Server: server})
-	case before != nil:
-		events = append(events, node.ServerEvent{Type: node.ServerChanged, Server: server})
-	}
-	return events
-}
-
-func (a *account) nodeServer(server *schema.Server) node.Server {
-	return node.Server{ID: idOf(server.ID), Name: server.Name, Addresses: []netip.Addr{a.local(server.ID, server.PublicNet.IPv4.IP)}}
+	known[event.ID] = cloud.Server{ID: idOf(is.ID), Name: is.Name, Running: is.Status == string(hcloud.ServerStatusRunning),
+		Local: a.local(is.ID, is.PublicNet.IPv4.IP)}
+	return framework.Changes(was, known[event.ID])
 }
 
 // local returns the address of a server on this host: its public IPv4 address or, without one, an address with its

@@ -23,10 +23,7 @@ func (sv Servers) Create(ctx context.Context, name string, change ...func(*hclou
 	GinkgoHelper()
 	result := sv.Order(ctx, name, change...)
 	sv.env.Cloud.Wait(ctx, append(result.NextActions, result.Action)...)
-	server, _, err := sv.env.Cloud.Client.Server.GetByID(ctx, result.Server.ID)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(server).NotTo(BeNil())
-	return server
+	return sv.env.serverOf(ctx, sv.env.account.server(result.Server))
 }
 
 // Order creates a server as Create does, and does not wait for it.
@@ -128,10 +125,7 @@ func (sv Servers) CreateFloatingIP(ctx context.Context) *hcloud.FloatingIP {
 // PrivateIP returns the address that a server has in the cluster's network now.
 func (sv Servers) PrivateIP(ctx context.Context, server *hcloud.Server) string {
 	GinkgoHelper()
-	now, _, err := sv.env.Cloud.Client.Server.GetByID(ctx, server.ID)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(now).NotTo(BeNil())
-	for _, n := range now.PrivateNet {
+	for _, n := range sv.env.serverOf(ctx, sv.env.account.server(server)).PrivateNet {
 		if n.Network.ID == sv.env.Cloud.Network.ID {
 			return n.IP.String()
 		}

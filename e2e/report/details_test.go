@@ -135,7 +135,7 @@ second line
 		"1.500 log [spec-001-ccm-1] I1126 12:00:01.500000   99 node.go:7] \"starts\"",
 		"1.600 requests 12:00:01.600 GET    /v1/servers → 200   spec",
 		"1.750 log [spec-001-ccm-2] time=2026-11-26T13:00:01.75+01:00 level=INFO msg=slog",
-		"1.800 log [spec-001-ccm-2] {\"ts\":1795694401800.5,\"msg\":\"JSON\"}",
+		"1.801 log [spec-001-ccm-2] {\"ts\":1795694401800.5,\"msg\":\"JSON\"}",
 		"1.900 log [spec-001-ccm-2] {\"level\":\"info\",\"ts\":1795694401.9}",
 		"2.000 log [spec-001-ccm-1] E1126 12:00:02.000000   99 node.go:9] \"fails\"",
 		"2.000 log [spec-001-ccm-1] goroutine 1:",

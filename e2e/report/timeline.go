@@ -139,7 +139,7 @@ func (c clock) lines(lane speclist.Lane, prefix, text string) []speclist.Line {
 // How lines say their time: in full, as structured logs do; in milliseconds or seconds since 1970; as klog does; by the time of day alone.
 var (
 	fullTime  = regexp.MustCompile(`^.{0,30}?(\d{4}[-/]\d\d[-/]\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(Z|[+-]\d\d:?\d\d)?`)
-	unixTime  = regexp.MustCompile(`^.{0,30}?"(?:ts|time)":\s*"?(\d{10})(\d{3})?(\.\d{1,9})?\b`)
+	unixTime  = regexp.MustCompile(`^.{0,30}?"(?:ts|time)":\s*"?(\d{10}(?:\d{3})?(?:\.\d{1,9})?)\b`)
 	klogTime  = regexp.MustCompile(`^[IWEF](\d\d)(\d\d) (\d\d:\d\d:\d\d\.\d{1,9})`)
 	timeOfDay = regexp.MustCompile(`^(\d\d:\d\d:\d\d(?:\.\d{1,9})?)\s`)
 )
@@ -155,16 +155,11 @@ func (c clock) timeOf(line string) (time.Time, bool) {
 		return c.nearest(text, "")
 	}
 	if m := unixTime.FindStringSubmatch(line); m != nil {
-		seconds, err := strconv.ParseInt(m[1], 10, 64)
-		t := time.Unix(seconds, 0)
-		if m[2] != "" {
-			milliseconds, _ := strconv.Atoi(m[2])
-			t = t.Add(time.Duration(milliseconds) * time.Millisecond)
-		} else if m[3] != "" {
-			fraction, _ := strconv.ParseFloat("0"+m[3], 64)
-			t = t.Add(time.Duration(fraction * float64(time.Second)))
+		seconds, err := strconv.ParseFloat(m[1], 64)
+		if seconds > 1e11 { // milliseconds
+			seconds /= 1000
 		}
-		return t, err == nil
+		return time.UnixMicro(int64(seconds * 1e6)), err == nil
 	}
 	if m := klogTime.FindStringSubmatch(line); m != nil {
 		return c.nearest("", m[1]+"-"+m[2]+" "+m[3])

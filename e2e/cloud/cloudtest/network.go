@@ -102,17 +102,8 @@ func expectTargets(g *WithT, targets []cloud.Target, servers ...cloud.Server) {
 	g.THelper()
 	g.Expect(targets).To(HaveLen(len(servers)))
 	for _, one := range servers {
-		g.Expect(slices.ContainsFunc(targets, func(target cloud.Target) bool {
-			if target.Server != "" {
-				return target.Server == one.ID
-			}
-			for _, a := range one.Addresses {
-				if a.Address == target.Address {
-					return true
-				}
-			}
-			return false
-		})).To(BeTrue(), "%s is not among %v", one.Name, targets)
+		g.Expect(slices.ContainsFunc(targets, func(target cloud.Target) bool { return target.Is(one) })).To(BeTrue(),
+			"%s is not among %v", one.Name, targets)
 	}
 	for _, target := range targets {
 		g.Expect(target.Health).To(BeElementOf(cloud.Healthy, cloud.Unhealthy, cloud.Unknown))

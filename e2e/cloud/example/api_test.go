@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/cloudtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud/example"
 )
@@ -103,18 +105,14 @@ var mistakes = map[string]struct {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
+	g := NewWithT(t)
 	c, s := newCloud(t, example.Options{})
 	i, err := c.CreateInstance("node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.CreateLoadBalancer("web", example.Region); err != nil {
-		t.Fatal(err)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = c.CreateLoadBalancer("web", example.Region)
+	g.Expect(err).NotTo(HaveOccurred())
 	l, err := c.CreateListener("web", 8080, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
 	here := strings.NewReplacer("INSTANCE", i.ID, "LISTENER", l.ID)
 	for name, tc := range mistakes {
 		t.Run(name, func(t *testing.T) {

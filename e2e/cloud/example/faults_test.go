@@ -50,28 +50,24 @@ func TestEffectsOfFaults(t *testing.T) {
 
 func TestNothingFoundAndEmptyLists(t *testing.T) {
 	t.Parallel()
+	g := NewWithT(t)
 	c, s := newCloud(t, example.Options{})
 	i, err := c.CreateInstance("node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
 	get := func(path string) string {
 		_, answer := send(t, s, "GET", example.Path+path, "", "User-Agent", "my-ccm/1")
 		return strings.TrimSpace(answer)
 	}
 	name, err := c.AddFault(example.Fault{UserAgent: "my-ccm", Effect: example.NothingFound})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
 	if one, all := get("/instances/"+i.ID), get("/instances"); !strings.Contains(one, `"instance_not_found"`) || !strings.Contains(all, i.ID) {
 		t.Errorf("nothing found: %s and %s", one, all)
 	}
 	if !c.RemoveFault(name) || c.RemoveFault(name) {
 		t.Error("a fault is there once")
 	}
-	if _, err := c.AddFault(example.Fault{UserAgent: "my-ccm", Effect: example.EmptyLists}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = c.AddFault(example.Fault{UserAgent: "my-ccm", Effect: example.EmptyLists})
+	g.Expect(err).NotTo(HaveOccurred())
 	for _, list := range []string{"instances", "load_balancers", "listeners", "routes"} {
 		if got, want := get("/"+strings.ReplaceAll(list, "_", "-")), `{"`+list+`":[]}`; got != want {
 			t.Errorf("empty lists: got %s, want %s", got, want)
@@ -161,19 +157,14 @@ func first(status int, _ string) int { return status }
 
 func TestRequestsSayWhatTheyAreAbout(t *testing.T) {
 	t.Parallel()
+	g := NewWithT(t)
 	c, s := newCloud(t, example.Options{})
 	i, err := c.CreateInstance("node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
 	b, err := c.CreateLoadBalancer("web", example.Region)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
 	l, err := c.CreateListener("web", 8080, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
 	for _, tc := range []struct{ method, path, body, kind, about, id, text string }{
 		{"GET", "/instances/" + i.ID, "", "GET /instances/{id}", "instances", i.ID, "GET /instances/" + i.ID + " → 200"},
 		{"GET", "/load-balancers/web", "", "GET /load-balancers/{name}", "load-balancers", b.ID, "GET /load-balancers/web → 200"},

@@ -45,22 +45,17 @@ func (s *lineServer) stop() {
 
 func newBalanced(t *testing.T, names ...string) *balanced {
 	t.Helper()
+	g := NewWithT(t)
 	c, _ := newCloud(t, example.Options{Provisioning: 1})
 	b := &balanced{cloud: c, servers: map[string]*lineServer{}}
 	lb, err := c.CreateLoadBalancer("web", example.Region)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
 	backends, port := []netip.AddrPort{}, uint16(0)
 	for _, name := range names {
 		i, err := c.CreateInstance(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g.Expect(err).NotTo(HaveOccurred())
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", netip.AddrPortFrom(i.PublicIP, port).String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		g.Expect(err).NotTo(HaveOccurred())
 		port = netip.MustParseAddrPort(l.Addr().String()).Port()
 		s := &lineServer{instance: i, Listener: l}
 		b.servers[name] = s

@@ -11,14 +11,13 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"reflect"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
@@ -121,33 +120,24 @@ func hang() {
 	<-never
 }
 
-// logs collects the standard error of a program.
-type logs struct {
-	mu sync.Mutex
-	strings.Builder
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Builder.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Builder.String()
-}
-
 // start starts this test's program as a driver that misbehaves.
-func start(ctx context.Context, how string) (cloud.Cloud, *logs, error) {
-	log := &logs{}
+func start(t *testing.T, how string) (cloud.Cloud, *gbytes.Buffer, error) {
+	log := gbytes.NewBuffer()
 	d := Driver{Path: os.Args[0], Env: []string{mode + "=" + how}, Grace: time.Minute}
 	if how == "no end" || how == "closes its output" {
 		d.Grace = time.Second
 	}
-	c, err := d.Start(ctx, cloud.Options{Log: log})
+	c, err := d.Start(t.Context(), cloud.Options{Log: log})
 	return c, log, err
+}
+
+// started is start for a program that becomes a driver.
+func started(t *testing.T, how string) (*WithT, cloud.Cloud, *gbytes.Buffer) {
+	t.Helper()
+	g := NewWithT(t)
+	c, log, err := start(t, how)
+	g.Expect(err).NotTo(HaveOccurred())
+	return g, c, log
 }
 
 func TestAProgramThatCannotBeADriverIsRefused(t *testing.T) {
@@ -161,7 +151,7 @@ func TestAProgramThatCannotBeADriverIsRefused(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			_, _, err := start(t.Context(), how)
+			_, _, err := start(t, how)
 			g.Expect(err).To(MatchError(And(ContainSubstring(want), ContainSubstring(os.Args[0]))))
 		})
 	}
@@ -182,13 +172,11 @@ func TestAProgramThatBreaksTheProtocolIsAnError(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			g := NewWithT(t)
-			c, log, err := start(t.Context(), how)
-			g.Expect(err).NotTo(HaveOccurred())
-			_, err = c.Servers(t.Context())
+			g, c, log := started(t, how)
+			_, err := c.Servers(t.Context())
 			g.Expect(err).To(MatchError(And(ContainSubstring(want), ContainSubstring("Servers: "))))
 			if how == "dies" {
-				g.Expect(log.String()).To(ContainSubstring("I have met a bug"), "its standard error is the log")
+				g.Eventually(log).Should(gbytes.Say("I have met a bug"), "its standard error is the log")
 			}
 			_ = c.Close() // ends, with or without an error
 		})
@@ -197,9 +185,7 @@ func TestAProgramThatBreaksTheProtocolIsAnError(t *testing.T) {
 
 func TestASecondAnswerBreaksTheProtocol(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	c, _, err := start(t.Context(), "twice")
-	g.Expect(err).NotTo(HaveOccurred())
+	g, c, _ := started(t, "twice")
 	_, _ = c.Servers(t.Context()) // has the first answer, or sees the second one
 	g.Eventually(func() error {
 		_, err := c.LoadBalancers(t.Context())
@@ -210,12 +196,10 @@ func TestASecondAnswerBreaksTheProtocol(t *testing.T) {
 
 func TestACallEndsWithItsContextOrItsTime(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	c, _, err := start(t.Context(), "silent")
-	g.Expect(err).NotTo(HaveOccurred())
+	g, c, _ := started(t, "silent")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err = c.Servers(ctx)
+	_, err := c.Servers(ctx)
 	g.Expect(err).To(And(MatchError(ContainSubstring("it has not answered")), MatchError(context.DeadlineExceeded)))
 	g.Expect(c.LoadBalancers(t.Context())).To(BeEmpty(), "other calls are not affected")
 	g.Expect(c.Close()).To(Succeed())
@@ -232,12 +216,10 @@ func TestACallEndsWithItsContextOrItsTime(t *testing.T) {
 
 func TestALateAnswerIsIgnored(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	c, _, err := start(t.Context(), "late")
-	g.Expect(err).NotTo(HaveOccurred())
+	g, c, _ := started(t, "late")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = c.Servers(ctx)
+	_, err := c.Servers(ctx)
 	g.Expect(err).To(MatchError(context.Canceled))
 	g.Eventually(func() error {
 		_, err := c.LoadBalancers(t.Context())
@@ -249,9 +231,7 @@ func TestALateAnswerIsIgnored(t *testing.T) {
 
 func TestAnswersMayComeInAnyOrder(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	c, _, err := start(t.Context(), "last first")
-	g.Expect(err).NotTo(HaveOccurred())
+	g, c, _ := started(t, "last first")
 	ids := make(chan string, 3)
 	for range 3 {
 		go func() {
@@ -287,9 +267,7 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			g := NewWithT(t)
-			c, _, err := start(t.Context(), how)
-			g.Expect(err).NotTo(HaveOccurred())
+			_, c, _ := started(t, how)
 			if err := c.DeleteServer(t.Context(), "1"); !check(err) {
 				t.Errorf("got %v", err)
 			}
@@ -300,9 +278,7 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 
 func TestOnlyWhatTheProgramNamesIsImplemented(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	c, _, err := start(t.Context(), "usual")
-	g.Expect(err).NotTo(HaveOccurred())
+	g, c, _ := started(t, "usual")
 	_, router := cloud.As[cloud.Router](c)
 	_, renamer := cloud.As[cloud.Renamer](c)
 	_, dialer := cloud.As[cloud.Dialer](c)
@@ -314,9 +290,7 @@ func TestOnlyWhatTheProgramNamesIsImplemented(t *testing.T) {
 
 func TestAProgramThatDoesNotEndIsKilled(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	c, _, err := start(t.Context(), "no end")
-	g.Expect(err).NotTo(HaveOccurred())
+	g, c, _ := started(t, "no end")
 	g.Expect(c.Close()).To(MatchError(ContainSubstring("it was killed 1s after its standard input was closed")))
 }
 
@@ -379,7 +353,7 @@ func TestTheSessionOfTheManual(t *testing.T) {
 	go func() { // the program: it expects the calls of the manual, and gives the answers
 		in := bufio.NewScanner(calls)
 		for i := 0; i < len(lines) && in.Scan(); i += 2 {
-			if !jsonEqual(in.Text(), lines[i]) {
+			if same, err := MatchJSON(lines[i]).Match(in.Text()); !same || err != nil {
 				t.Errorf("got the call %s, and the manual has %s", in.Text(), lines[i])
 			}
 			_, _ = fmt.Fprintln(toAnswers, lines[i+1])
@@ -400,11 +374,6 @@ func TestTheSessionOfTheManual(t *testing.T) {
 	g.Expect(s.Addresses).To(HaveLen(1))
 	g.Expect(c.DeleteServer(t.Context(), "vm-0000")).To(MatchError(cloud.ErrNotFound))
 	g.Expect(c.call(t.Context(), "Close", struct{}{}, nil)).To(Succeed())
-}
-
-func jsonEqual(a, b string) bool {
-	var x, y any
-	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // TestTheManualHasAllMethods compares README.md with the calls that cloud.go and program.go make.

@@ -3,7 +3,7 @@
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,16 +40,14 @@ func updateCCM(path, folder string) error {
 	if err != nil {
 		return err
 	}
-	results := filepath.Join(folder, speclist.File)
-	text, err := os.ReadFile(results)
+	runs, err := readRuns(filepath.Join(folder, speclist.File))
+	if err == nil && len(runs) != 1 {
+		err = errors.New("it has the results of several runs")
+	}
 	if err != nil {
-		return fmt.Errorf("the run has no results: %w", err)
+		return fmt.Errorf("%s: %w; name the folder of a run of all specs", folder, err)
 	}
-	var r speclist.Run
-	if err := json.Unmarshal(text, &r); err != nil {
-		return fmt.Errorf("%s: %w", results, err)
-	}
-	updated, found, err := probe.Update(file, r)
+	updated, found, err := probe.Update(file, runs[0])
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

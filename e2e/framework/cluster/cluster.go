@@ -10,6 +10,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,44 +39,24 @@ type Options struct {
 	LogDir string
 	// PodCIDR is the range of all pod CIDRs. Zero means 10.244.0.0/16.
 	PodCIDR netip.Prefix
-	// NodeMaskSize is the prefix length of one node's pod CIDR. Zero means 24.
-	NodeMaskSize int
-	// ServiceCIDR is the range of cluster IPs. Zero means 10.96.0.0/16.
-	ServiceCIDR netip.Prefix
 	// NodeMonitorGracePeriod is how long a node may be silent before it is NotReady. Zero means 8 s: eight heartbeats of a simulated node,
 	// enough for a busy host. (A real cluster waits 50 s, five heartbeats.)
 	NodeMonitorGracePeriod time.Duration
-	// StartTimeout bounds the wait for each program. Zero means three minutes: while twelve control planes work, a slow
-	// host needs more than one.
-	StartTimeout time.Duration
 }
 
-func (o Options) complete() (Options, error) {
-	if o.PodCIDR == (netip.Prefix{}) {
-		o.PodCIDR = netip.MustParsePrefix("10.244.0.0/16")
-	}
-	if o.ServiceCIDR == (netip.Prefix{}) {
-		o.ServiceCIDR = netip.MustParsePrefix("10.96.0.0/16")
-	}
-	if o.NodeMaskSize == 0 {
-		o.NodeMaskSize = 24
-	}
-	if o.NodeMonitorGracePeriod == 0 {
-		o.NodeMonitorGracePeriod = 8 * time.Second
-	}
-	if o.StartTimeout == 0 {
-		o.StartTimeout = 3 * time.Minute
-	}
-	if o.PodCIDR.Overlaps(o.ServiceCIDR) {
-		return o, fmt.Errorf("the pod CIDR %s and the service CIDR %s overlap", o.PodCIDR, o.ServiceCIDR)
-	}
+// serviceCIDR is the range of cluster IPs.
+const serviceCIDR = "10.96.0.0/16"
+
+// startTimeout bounds the wait for each program: while twelve control planes work, a slow host needs more than one minute.
+const startTimeout = 3 * time.Minute
+
+func (o Options) complete() (_ Options, err error) {
+	o.PodCIDR = cmp.Or(o.PodCIDR, netip.MustParsePrefix("10.244.0.0/16"))
+	o.NodeMonitorGracePeriod = cmp.Or(o.NodeMonitorGracePeriod, 8*time.Second)
 	if o.Programs == "" {
-		var err error
-		if o.Programs, err = FindPrograms(); err != nil {
-			return o, err
-		}
+		o.Programs, err = FindPrograms()
 	}
-	return o, nil
+	return o, err
 }
 
 // Cluster is the Kubernetes API that specs use. Its fields do not change.

@@ -162,32 +162,12 @@ func TestAStartThatFailsShowsTheLogAndLeavesNothing(t *testing.T) {
 	assets := programs(t)
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
-	g, ctx := NewWithT(t), patience(t)
-
-	broken := withProgram(t, assets, "kube-apiserver", "[ \"$1\" = --help ] && exit 0\necho a reason that a person can read\nexit 1\n")
-	_, err := cluster.Start(ctx, cluster.Options{Programs: broken})
-	g.Expect(err).To(MatchError(ContainSubstring("a reason that a person can read")))
-	g.Expect(files(folder)).To(BeEmpty())
-	g.Expect(below(folder)).To(BeEmpty())
-}
-
-func TestAStartWhoseControllersFailShowsTheLogAndLeavesNothing(t *testing.T) {
-	assets := programs(t)
-	folder := t.TempDir()
-	t.Setenv("TMPDIR", folder)
-	g, ctx := NewWithT(t), patience(t)
-
-	broken := withProgram(t, assets, "kube-controller-manager", "echo another reason\nexit 1\n")
-	_, err := cluster.Start(ctx, cluster.Options{Programs: broken})
-	g.Expect(err).To(MatchError(And(ContainSubstring("another reason"), ContainSubstring("exit status 1"))))
-	g.Expect(files(folder)).To(BeEmpty())
-	g.Expect(below(folder)).To(BeEmpty())
-}
-
-func TestOverlappingRangesAreRefused(t *testing.T) {
-	t.Parallel()
-	assets := programs(t)
-	c := use(t)
-	_, err := cluster.Start(t.Context(), cluster.Options{Programs: assets, ServiceCIDR: c.PodCIDR})
-	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("overlap")))
+	for program, want := range map[string]string{"kube-apiserver": "kube-apiserver", "kube-controller-manager": "exit status 1"} {
+		g := NewWithT(t)
+		broken := withProgram(t, assets, program, "[ \"$1\" = --help ] && exit 0\necho a reason that a person can read\nexit 1\n")
+		_, err := cluster.Start(patience(t), cluster.Options{Programs: broken})
+		g.Expect(err).To(MatchError(And(ContainSubstring("a reason that a person can read"), ContainSubstring(want))))
+		g.Expect(files(folder)).To(BeEmpty())
+		g.Expect(below(folder)).To(BeEmpty())
+	}
 }

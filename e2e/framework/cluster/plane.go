@@ -72,16 +72,10 @@ func (c *Cluster) newPlane(attempt int, etcdPath, apiServerPath string, options 
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
-	etcd := &envtest.Etcd{
-		Path: etcdPath, DataDir: data, Out: etcdLog, Err: etcdLog,
-		StartTimeout: options.StartTimeout,
-	}
-	apiServer := &envtest.APIServer{
-		Path: apiServerPath, CertDir: keys, Out: apiServerLog, Err: apiServerLog,
-		StartTimeout: options.StartTimeout,
-	}
+	etcd := &envtest.Etcd{Path: etcdPath, DataDir: data, Out: etcdLog, Err: etcdLog, StartTimeout: startTimeout}
+	apiServer := &envtest.APIServer{Path: apiServerPath, CertDir: keys, Out: apiServerLog, Err: apiServerLog, StartTimeout: startTimeout}
 	apiServer.Configure().
-		Set("service-cluster-ip-range", options.ServiceCIDR.String()).
+		Set("service-cluster-ip-range", serviceCIDR).
 		Set("authorization-mode", "Node", "RBAC").
 		// envtest switches the ServiceAccount plug-in off because it has no
 		// controller manager that makes the accounts. We have one.
@@ -137,8 +131,7 @@ func (c *Cluster) startControllers(ctx context.Context, options Options) error {
 			"--cloud-provider=external",
 			"--allocate-node-cidrs=true",
 			"--cluster-cidr=" + options.PodCIDR.Masked().String(),
-			"--node-cidr-mask-size=" + strconv.Itoa(options.NodeMaskSize),
-			"--service-cluster-ip-range=" + options.ServiceCIDR.Masked().String(),
+			"--service-cluster-ip-range=" + serviceCIDR,
 			"--node-monitor-period=1s", // default 5 s: the maximum age of a node's status
 			"--node-monitor-grace-period=" + options.NodeMonitorGracePeriod.String(),
 			"--kube-api-qps=200", "--kube-api-burst=400",
@@ -148,7 +141,7 @@ func (c *Cluster) startControllers(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, options.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return c.awaitControllers(ctx)
 }

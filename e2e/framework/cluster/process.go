@@ -23,8 +23,6 @@ type Command struct {
 	Args []string
 	// Env is the whole environment, as in exec.Cmd: nil means ours.
 	Env []string
-	// Dir is the working directory; empty means ours.
-	Dir string
 }
 
 // Process is a program that Run started. Its methods may be called at any time
@@ -62,7 +60,7 @@ func (c *Cluster) Run(command Command) (*Process, error) {
 	}
 	//nolint:noctx // it lives until Stop, Kill or the end of the cluster, not as long as a call
 	p.cmd = exec.Command(command.Path, command.Args...)
-	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = command.Env, command.Dir, output, output
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = command.Env, output, output
 	// The new process group keeps a terminal's Ctrl-C away, so that the process outlives the spec
 	// that uses it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -33,10 +31,9 @@ const listenRetry = 250 * time.Millisecond
 // affinity; loadBalancerSourceRanges; readiness of pods. With policy Local and no pod, kube-proxy drops packets; here the connection is
 // refused.
 type backend struct {
-	node    string
-	anyPort bool
-	clock   clock.WithTickerAndDelayedExecution
-	log     *slog.Logger
+	node  string
+	clock clock.WithTickerAndDelayedExecution
+	log   *slog.Logger
 
 	// proxy holds the names of Services with pods that expect the PROXY protocol. mu does not guard it: closing a port holds mu while it
 	// waits for the connection that is being accepted, and accepting reads proxy.
@@ -48,8 +45,8 @@ type backend struct {
 	services  map[types.NamespacedName]*corev1.Service
 	local     map[types.NamespacedName]int
 	handlers  map[types.NamespacedName]http.Handler
-	open      map[socket]*listener
-	ending    map[*listener]struct{} // closed, with requests under way
+	open      map[socket]*http.Server
+	ending    map[*http.Server]struct{} // closed, with requests under way
 	failed    map[socket]error
 	retry     clock.Timer
 }
@@ -62,27 +59,15 @@ type socket struct {
 	health  bool // the health check node port, not traffic
 }
 
-// Backend is a node port of a Service on one of the node's addresses.
-type Backend struct {
-	Service types.NamespacedName
-	// NodePort is the number in the Service. Health reports whether it is the health check node port.
-	NodePort uint16
-	Health   bool
-	// Address is where it listens: under NodePort, unless Spec.AnyPort.
-	Address netip.AddrPort
-	// Err is why it does not listen. Another attempt follows several times a second.
-	Err error
-}
-
 func newBackend(spec Spec) *backend {
 	return &backend{
-		node: spec.Name, anyPort: spec.AnyPort, clock: spec.Clock, log: spec.Log,
+		node: spec.Name, clock: spec.Clock, log: spec.Log,
 		addresses: slices.Clone(spec.Addresses),
 		services:  map[types.NamespacedName]*corev1.Service{},
 		local:     map[types.NamespacedName]int{},
 		handlers:  map[types.NamespacedName]http.Handler{},
-		open:      map[socket]*listener{},
-		ending:    map[*listener]struct{}{},
+		open:      map[socket]*http.Server{},
+		ending:    map[*http.Server]struct{}{},
 		failed:    map[socket]error{},
 	}
 }
@@ -155,15 +140,15 @@ func (b *backend) wanted() map[socket]struct{} {
 // sync closes the unwanted ports, then opens the wanted ones. The caller holds the lock.
 func (b *backend) sync() {
 	wanted := b.wanted()
-	for at, l := range b.open {
+	for at, server := range b.open {
 		if _, ok := wanted[at]; !ok {
-			b.close(l)
+			b.close(server)
 			delete(b.open, at)
 		}
 	}
 	if !b.up {
-		for l := range b.ending {
-			_ = l.server.Close()
+		for server := range b.ending {
+			_ = server.Close()
 		}
 	}
 	maps.DeleteFunc(b.failed, func(at socket, _ error) bool { _, ok := wanted[at]; return !ok })
@@ -171,7 +156,7 @@ func (b *backend) sync() {
 		if b.open[at] != nil {
 			continue
 		}
-		l, err := b.listen(at)
+		server, err := b.listen(at)
 		if err != nil {
 			if b.failed[at] == nil {
 				b.log.Warn("a node port cannot be opened", "service", at.service, "error", err)
@@ -180,7 +165,7 @@ func (b *backend) sync() {
 			continue
 		}
 		delete(b.failed, at)
-		b.open[at] = l
+		b.open[at] = server
 	}
 	if b.retry != nil {
 		b.retry.Stop()
@@ -191,44 +176,13 @@ func (b *backend) sync() {
 	}
 }
 
-// list describes the open and the failed ports, by Service and port.
-func (b *backend) list() []Backend {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var all []Backend
-	for at, l := range b.open {
-		all = append(all, Backend{Service: at.service, NodePort: at.port, Health: at.health, Address: l.address})
-	}
-	for at, err := range b.failed {
-		all = append(all, Backend{Service: at.service, NodePort: at.port, Health: at.health,
-			Address: netip.AddrPortFrom(at.address, at.port), Err: err})
-	}
-	slices.SortFunc(all, func(x, y Backend) int {
-		return cmp.Or(cmp.Compare(x.Service.String(), y.Service.String()), cmp.Compare(x.NodePort, y.NodePort),
-			x.Address.Compare(y.Address))
-	})
-	return all
-}
-
-// listener is one open port with an HTTP server behind it.
-type listener struct {
-	address netip.AddrPort
-	server  *http.Server
-}
-
 // listen opens a socket and serves on it.
-func (b *backend) listen(at socket) (*listener, error) {
-	port := at.port
-	if b.anyPort {
-		port = 0
-	}
-	where := net.JoinHostPort(at.address.String(), strconv.Itoa(int(port)))
-	plain, err := new(net.ListenConfig).Listen(context.Background(), "tcp", where)
+func (b *backend) listen(at socket) (*http.Server, error) {
+	plain, err := new(net.ListenConfig).Listen(context.Background(), "tcp", netip.AddrPortFrom(at.address, at.port).String())
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{address: plain.Addr().(*net.TCPAddr).AddrPort()}
-	l.server = &http.Server{
+	server := &http.Server{
 		Handler: b.handler(at),
 		// Clients may send other bytes than HTTP or disappear.
 		ErrorLog:          slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
@@ -245,30 +199,30 @@ func (b *backend) listen(at socket) (*listener, error) {
 		}}
 	}
 	go func() {
-		if err := l.server.Serve(accept); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(accept); !errors.Is(err, http.ErrServerClosed) {
 			b.log.Warn("a node port stopped answering", "service", at.service, "error", err)
 		}
 	}()
-	return l, nil
+	return server, nil
 }
 
-// close ends a listener, so that new connections are refused when it returns.
+// close ends a server, so that new connections are refused when it returns.
 // Requests under way may end when a port is removed, since a real node continues
 // to translate connections that it knows, but not when the node is powered off. The
 // lock must be held.
-func (b *backend) close(l *listener) {
+func (b *backend) close(server *http.Server) {
 	if !b.up {
-		_ = l.server.Close()
+		_ = server.Close()
 		return
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = l.server.Shutdown(ended) // closes listeners and idle connections, and does not wait
-	b.ending[l] = struct{}{}
+	_ = server.Shutdown(ended) // closes listeners and idle connections, and does not wait
+	b.ending[server] = struct{}{}
 	go func() {
-		_ = l.server.Shutdown(context.Background())
+		_ = server.Shutdown(context.Background())
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.ending, l)
+		delete(b.ending, server)
 	}()
 }

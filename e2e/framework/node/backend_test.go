@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,12 +55,11 @@ func service(kind corev1.ServiceType, nodePorts ...int32) *corev1.Service {
 
 // open returns the ports that the node listens on.
 func open(n *Node) func() []int {
-	return func() []int {
-		var ports []int
-		for _, b := range n.Backends() {
-			if b.Err == nil {
-				ports = append(ports, int(b.NodePort))
-			}
+	return func() (ports []int) {
+		n.backend.mu.Lock()
+		defer n.backend.mu.Unlock()
+		for at := range n.backend.open {
+			ports = append(ports, int(at.port))
 		}
 		return ports
 	}
@@ -271,33 +272,13 @@ func TestAPortThatIsTakenIsReportedAndOpenedWhenItIsFree(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer taken.Close()
 	n := begin(t, api(service(corev1.ServiceTypeLoadBalancer, 30080)), Spec{Name: "a", Addresses: []netip.Addr{address}})
-	g.Eventually(n.Backends).WithContext(patience(t)).Should(ConsistOf(HaveField("Err", MatchError(ContainSubstring("in use")))))
+	g.Eventually(func() []error {
+		n.backend.mu.Lock()
+		defer n.backend.mu.Unlock()
+		return slices.Collect(maps.Values(n.backend.failed))
+	}).WithContext(patience(t)).Should(ConsistOf(MatchError(ContainSubstring("in use"))))
 	g.Expect(taken.Close()).To(Succeed())
 	g.Eventually(open(n)).WithContext(patience(t)).Should(ConsistOf(30080))
-}
-
-func TestAddressesCanBeReplaced(t *testing.T) {
-	t.Parallel()
-	g, first, second := NewWithT(t), loopback(t), loopback(t)
-	n := begin(t, api(service(corev1.ServiceTypeLoadBalancer, 30080)), Spec{Name: "a", Addresses: []netip.Addr{first}})
-	g.Eventually(open(n)).WithContext(patience(t)).Should(ConsistOf(30080))
-	n.SetAddresses(second)
-	g.Expect(ask(g, netip.AddrPortFrom(second, 30080), "/").Node).To(Equal("a"))
-	_, err := net.Dial("tcp", netip.AddrPortFrom(first, 30080).String())
-	g.Expect(err).To(MatchError(ContainSubstring("refused")))
-}
-
-func TestNodesCanShareAnAddressUnderOtherPortNumbers(t *testing.T) {
-	t.Parallel()
-	g, client := NewWithT(t), api(service(corev1.ServiceTypeLoadBalancer, 30080))
-	shared := []netip.Addr{netip.MustParseAddr("127.0.0.1")}
-	for _, name := range []string{"a", "b"} {
-		n := begin(t, client, Spec{Name: name, Addresses: shared, AnyPort: true})
-		g.Eventually(open(n)).WithContext(patience(t)).Should(ConsistOf(30080))
-		answer := ask(g, n.Backends()[0].Address, "/")
-		g.Expect(answer.Node).To(Equal(name))
-		g.Expect(answer.NodePort).To(Equal(int32(30080)))
-	}
 }
 
 func TestMain(m *testing.M) {
@@ -308,15 +289,15 @@ func TestMain(m *testing.M) {
 
 func TestAPortClosesWhileAConnectionArrives(t *testing.T) {
 	t.Parallel()
-	b := newBackend(Spec{Name: "a", Addresses: []netip.Addr{loopback(t)}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
+	address := loopback(t)
+	b := newBackend(Spec{Name: "a", Addresses: []netip.Addr{address}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
 	services := map[types.NamespacedName]*corev1.Service{web: service(corev1.ServiceTypeNodePort, 30080)}
 	b.setUp(true)
 	b.setServices(services)
-	address := b.list()[0].Address
 	// The connections arrive while the backend is busy; it is closed before it has accepted all of them.
 	b.change(func() {
 		for range 50 {
-			conn, err := net.Dial("tcp", address.String())
+			conn, err := net.Dial("tcp", netip.AddrPortFrom(address, 30080).String())
 			if err != nil {
 				t.Error(err)
 				return
@@ -325,7 +306,7 @@ func TestAPortClosesWhileAConnectionArrives(t *testing.T) {
 		}
 		b.services = nil
 	})
-	if left := b.list(); len(left) > 0 {
-		t.Errorf("still open: %v", left)
+	if len(b.open) > 0 {
+		t.Errorf("still open: %v", b.open)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -76,11 +75,10 @@ type Fleet struct {
 	stop    context.CancelFunc
 	done    chan struct{}
 
-	mu       sync.Mutex
-	nodes    map[string]*Node // by server ID
-	local    map[types.NamespacedName]map[string]int
-	proxy    map[types.NamespacedName]bool
-	handlers map[types.NamespacedName]http.Handler
+	mu    sync.Mutex
+	nodes map[string]*Node // by server ID
+	local map[types.NamespacedName]map[string]int
+	proxy map[types.NamespacedName]bool
 }
 
 // StartFleet follows events until Stop is called, ctx ends, or the events end.
@@ -97,11 +95,10 @@ func StartFleet(ctx context.Context, client kubernetes.Interface, events ServerE
 	}
 	f := &Fleet{
 		ctx: ctx, client: client, options: options, stop: cancel, done: make(chan struct{}),
-		world:    newWorld(client, "", options.Log),
-		nodes:    map[string]*Node{},
-		local:    map[types.NamespacedName]map[string]int{},
-		proxy:    map[types.NamespacedName]bool{},
-		handlers: map[types.NamespacedName]http.Handler{},
+		world: newWorld(client, options.Log),
+		nodes: map[string]*Node{},
+		local: map[types.NamespacedName]map[string]int{},
+		proxy: map[types.NamespacedName]bool{},
 	}
 	go func() {
 		defer close(f.done)
@@ -210,9 +207,6 @@ func (f *Fleet) boot(server Server) {
 	for service, expected := range f.proxy {
 		n.SetProxyProtocol(service, expected)
 	}
-	for service, handler := range f.handlers {
-		n.SetHandler(service, handler)
-	}
 	f.nodes[server.ID] = n
 	n.PowerOn()
 }
@@ -236,15 +230,5 @@ func (f *Fleet) SetProxyProtocol(service types.NamespacedName, expected bool) {
 	f.proxy[service] = expected
 	for _, n := range f.nodes {
 		n.SetProxyProtocol(service, expected)
-	}
-}
-
-// SetHandler is Node.SetHandler for all nodes, now and in future.
-func (f *Fleet) SetHandler(service types.NamespacedName, handler http.Handler) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.handlers[service] = handler
-	for _, n := range f.nodes {
-		n.SetHandler(service, handler)
 	}
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/netip"
 	"testing"
@@ -23,7 +24,7 @@ func TestAFleetHasANodePerServer(t *testing.T) {
 	g, client, events := NewWithT(t), api(service(corev1.ServiceTypeLoadBalancer, 30080)), make(source)
 	fleet, err := StartFleet(t.Context(), client, events, FleetOptions{
 		Spec: func(s Server) (Spec, bool) {
-			return Spec{Labels: map[string]string{"server": s.ID}, Heartbeat: 5 * time.Millisecond}, s.Name != "router"
+			return Spec{ProviderID: "x://" + s.ID, Heartbeat: 5 * time.Millisecond}, s.Name != "router"
 		},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -43,17 +44,19 @@ func TestAFleetHasANodePerServer(t *testing.T) {
 	eventually(func(g Gomega) { g.Expect(fleet.Node("one")).NotTo(BeNil()) })
 	n := fleet.Node("one")
 	eventuallyReady(t, g, client, "one")
-	g.Expect(get(g, client, "one").Labels).To(HaveKeyWithValue("server", "1"))
+	g.Expect(get(g, client, "one").Spec.ProviderID).To(Equal("x://1"))
 	g.Eventually(open(n)).WithContext(patience(t)).Should(ConsistOf(30080))
 	g.Expect(ask(g, netip.AddrPortFrom(address, 30080), "/").Node).To(Equal("one"))
 
 	moved := one
 	moved.Addresses = []netip.Addr{other}
 	send(ServerChanged, moved)
-	eventually(func(g Gomega) { g.Expect(n.Backends()[0].Address.Addr()).To(Equal(other)) })
+	eventually(func(g Gomega) { g.Expect(ask(g, netip.AddrPortFrom(other, 30080), "/").Node).To(Equal("one")) })
+	_, err = net.Dial("tcp", netip.AddrPortFrom(address, 30080).String())
+	g.Expect(err).To(MatchError(ContainSubstring("refused")))
 	send(ServerStopped, moved)
 	eventually(func(g Gomega) { g.Expect(n.PoweredOn()).To(BeFalse()) })
-	g.Expect(n.Backends()).To(BeEmpty())
+	g.Expect(open(n)()).To(BeEmpty())
 	send(ServerStarted, moved)
 	eventually(func(g Gomega) { g.Expect(n.PoweredOn()).To(BeTrue()) })
 	g.Expect(fleet.Node("one")).To(BeIdenticalTo(n))
@@ -77,8 +80,10 @@ func TestWhatIsSaidAboutPodsHoldsForNodesToCome(t *testing.T) {
 	fleet, err := StartFleet(t.Context(), client, events, FleetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { close(events); fleet.Stop() }()
+	address := loopback(t)
 	start := func(name string) *Node {
-		events <- ServerEvent{Type: ServerStarted, Server: Server{ID: name, Name: name, Addresses: []netip.Addr{loopback(t)}}}
+		address = address.Next()
+		events <- ServerEvent{Type: ServerStarted, Server: Server{ID: name, Name: name, Addresses: []netip.Addr{address}}}
 		g.Eventually(func() *Node { return fleet.Node(name) }).WithContext(patience(t)).ShouldNot(BeNil())
 		n := fleet.Node(name)
 		g.Eventually(open(n)).WithContext(patience(t)).Should(ContainElement(31000))
@@ -88,16 +93,18 @@ func TestWhatIsSaidAboutPodsHoldsForNodesToCome(t *testing.T) {
 	g.Expect(open(a)()).To(ConsistOf(30080, 31000))
 	fleet.SetLocalEndpoints(web, map[string]int{"b": 2})
 	fleet.SetProxyProtocol(web, true)
-	fleet.SetHandler(web, http.NotFoundHandler())
 	g.Expect(open(a)()).To(ConsistOf(31000))
 	b, c := start("b"), start("c")
 	g.Expect(open(b)()).To(ConsistOf(30080, 31000))
 	g.Expect(open(c)()).To(ConsistOf(31000))
+	at := netip.AddrPortFrom(address.Prev(), 30080) // of b
+	response, err := http.Get("http://" + at.String())
+	if err == nil {
+		response.Body.Close()
+	}
+	g.Expect(err != nil || response.StatusCode == http.StatusBadRequest).To(BeTrue(), "the PROXY protocol is not expected")
 	fleet.SetProxyProtocol(web, false)
-	response, err := http.Get("http://" + b.Backends()[0].Address.String())
-	g.Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close()
-	g.Expect(response.StatusCode).To(Equal(http.StatusNotFound))
+	g.Expect(ask(g, at, "/").Node).To(Equal("b"))
 }
 
 func TestStoppingAFleetEndsItsNodes(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"runtime"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/apimachinery/lease"
+	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/klog/v2"
 )
 
@@ -148,7 +148,6 @@ func (k *kubelet) object(ctx context.Context) *corev1.Node {
 		corev1.LabelArchStable:  runtime.GOARCH,
 		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": runtime.GOARCH,
 	}
-	maps.Copy(labels, k.spec.Labels)
 	annotations := map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
 	addresses := []corev1.NodeAddress{}
 	var ips []string
@@ -164,14 +163,14 @@ func (k *kubelet) object(ctx context.Context) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: k.spec.Name, Labels: labels, Annotations: annotations},
 		Spec: corev1.NodeSpec{
 			ProviderID: k.spec.ProviderID,
-			Taints:     append(append([]corev1.Taint{}, k.spec.Taints...), taint),
+			Taints:     []corev1.Taint{taint},
 		},
 		Status: k.status(ctx),
 	}
 	addresses = append(addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: k.spec.Name})
 	node.Status.Addresses = addresses
 	// At this moment the container runtime has no network yet.
-	node.Status.Conditions = k.conditions(nil, corev1.NodeCondition{
+	node.Status.Conditions = k.conditions(corev1.NodeStatus{}, corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
 		Message: "container runtime network not ready: cni plugin not initialized",
 	})
@@ -187,18 +186,18 @@ func (k *kubelet) object(ctx context.Context) *corev1.Node {
 
 // status is the Node's status as kubelet writes it, without addresses and conditions.
 func (k *kubelet) status(ctx context.Context) corev1.NodeStatus {
-	version := k.spec.KubeletVersion
-	if version == "" {
-		version = k.world.version(ctx)
+	size := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("40Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
 	return corev1.NodeStatus{
-		Capacity:        k.spec.Capacity,
-		Allocatable:     k.spec.Capacity,
+		Capacity:        size,
+		Allocatable:     size,
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
 		NodeInfo: corev1.NodeSystemInfo{
 			MachineID: machineID(k.spec.Name), SystemUUID: machineID(k.spec.Name), BootID: k.bootID,
 			KernelVersion: "0.0.0-simulated", OSImage: "simulated node", ContainerRuntimeVersion: "simulated://0",
-			KubeletVersion: version, OperatingSystem: "linux", Architecture: runtime.GOARCH,
+			KubeletVersion: k.world.version(ctx), OperatingSystem: "linux", Architecture: runtime.GOARCH,
 		},
 	}
 }
@@ -206,19 +205,10 @@ func (k *kubelet) status(ctx context.Context) corev1.NodeStatus {
 // machineID is the same each time a node of that name boots.
 func machineID(name string) string { return "simulated-" + name }
 
-func defaultCapacity() corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU:              resource.MustParse("2"),
-		corev1.ResourceMemory:           resource.MustParse("4Gi"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("40Gi"),
-		corev1.ResourcePods:             resource.MustParse("110"),
-	}
-}
-
 // conditions returns the conditions that are kubelet's to write, with ready as
 // the Ready condition. A condition that is as in old keeps the time of its last
-// change; old may be nil.
-func (k *kubelet) conditions(old []corev1.NodeCondition, ready corev1.NodeCondition) []corev1.NodeCondition {
+// change.
+func (k *kubelet) conditions(old corev1.NodeStatus, ready corev1.NodeCondition) []corev1.NodeCondition {
 	now := metav1.NewTime(k.spec.Clock.Now())
 	conditions := []corev1.NodeCondition{
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory",
@@ -232,28 +222,18 @@ func (k *kubelet) conditions(old []corev1.NodeCondition, ready corev1.NodeCondit
 	for i := range conditions {
 		c := &conditions[i]
 		c.LastHeartbeatTime, c.LastTransitionTime = now, now
-		if was := condition(old, c.Type); was != nil && was.Status == c.Status {
+		if _, was := nodeutil.GetNodeCondition(&old, c.Type); was != nil && was.Status == c.Status {
 			c.LastTransitionTime = was.LastTransitionTime
 		}
 	}
 	return conditions
 }
 
-// condition finds a condition by its type; nil if it is not there.
-func condition(conditions []corev1.NodeCondition, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	for i := range conditions {
-		if conditions[i].Type == kind {
-			return &conditions[i]
-		}
-	}
-	return nil
-}
-
 // report writes the status if it differs from node's, or has not been written
 // since kubelet started or for long.
 func (k *kubelet) report(ctx context.Context, node *corev1.Node) error {
 	status := k.status(ctx)
-	status.Conditions = k.conditions(node.Status.Conditions, corev1.NodeCondition{
+	status.Conditions = k.conditions(node.Status, corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
 	})
 	due := k.lastReport.IsZero() || k.spec.Clock.Since(k.lastReport) >= statusPeriod
@@ -279,7 +259,7 @@ func (k *kubelet) report(ctx context.Context, node *corev1.Node) error {
 // changed compares two statuses that kubelet writes, heartbeat times aside.
 func changed(was, is corev1.NodeStatus) bool {
 	for _, c := range is.Conditions {
-		old := condition(was.Conditions, c.Type)
+		_, old := nodeutil.GetNodeCondition(&was, c.Type)
 		if old == nil || old.Status != c.Status || old.Reason != c.Reason || old.Message != c.Message {
 			return true
 		}

@@ -35,7 +35,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -59,31 +58,18 @@ type Spec struct {
 	// Name of the Node object, and host name.
 	Name string
 	// Addresses are the addresses of this host that the node opens its ports on. Each node has other addresses, so that nodes can open
-	// equal ports. On Linux all of 127.0.0.0/8 will do; macOS has only 127.0.0.1 without `ifconfig lo0 alias` as root (or see AnyPort).
+	// equal ports. On Linux all of 127.0.0.0/8 will do; macOS has only 127.0.0.1 without `ifconfig lo0 alias` as root.
 	// They do not appear in the Node object: the cloud-controller-manager fills in the addresses there.
 	Addresses []netip.Addr
-	// AnyPort opens each node port under a port number that the system chooses, so
-	// that nodes can share an address. Look the number up in Backends
-	// to send traffic.
-	AnyPort bool
-
 	// ProviderID is kubelet's --provider-id; usually the cloud-controller-manager
 	// sets it later.
 	ProviderID string
 	// NodeIPs is kubelet's --node-ip: at most two, of different families. The
 	// cloud-controller-manager must then find them among the server's addresses.
 	NodeIPs []netip.Addr
-	// Labels is kubelet's --node-labels, in addition to the usual ones.
-	Labels map[string]string
-	// Taints is kubelet's --register-with-taints, in addition to uninitialized.
-	Taints []corev1.Taint
-	// Capacity is the node's size. Nil means 2 CPUs, 4 GiB, 40 GiB of disk.
-	Capacity corev1.ResourceList
 	// NetworkUnavailable registers the Node with the condition of that name True, unlike any kubelet (see the package comment). A spec can
 	// then see the condition cleared without waiting for the route controller to set it.
 	NetworkUnavailable bool
-	// KubeletVersion is the version in the Node's status. Empty means the API server's.
-	KubeletVersion string
 
 	// Heartbeat is the time between two renewals of the Lease. The Lease lasts four times that. Zero means a second (kubelet: 10 s and 40
 	// s).
@@ -112,9 +98,6 @@ func (s Spec) complete() (Spec, error) {
 	}
 	if s.Heartbeat == 0 {
 		s.Heartbeat = time.Second
-	}
-	if s.Capacity == nil {
-		s.Capacity = defaultCapacity()
 	}
 	if s.Clock == nil {
 		s.Clock = clock.RealClock{}
@@ -150,7 +133,7 @@ func Start(ctx context.Context, client kubernetes.Interface, spec Spec) (*Node, 
 	if err != nil {
 		return nil, err
 	}
-	world := newWorld(client, spec.Name, spec.Log)
+	world := newWorld(client, spec.Log)
 	n := newNode(ctx, client, spec, world)
 	n.private = true
 	context.AfterFunc(n.life, world.stop)
@@ -212,12 +195,6 @@ func (n *Node) StopKubelet() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.stopKubelet()
-}
-
-// Reboot is PowerOff and PowerOn. The Node reports a new boot ID.
-func (n *Node) Reboot() {
-	n.PowerOff()
-	n.PowerOn()
 }
 
 // RestartKubelet ends kubelet and starts it again, while traffic continues. A node registers again this way after its Node object was
@@ -294,6 +271,3 @@ func (n *Node) SetProxyProtocol(service types.NamespacedName, expected bool) {
 func (n *Node) SetHandler(service types.NamespacedName, handler http.Handler) {
 	n.backend.setHandler(service, handler)
 }
-
-// Backends lists the node ports that are open, or should be and cannot.
-func (n *Node) Backends() []Backend { return n.backend.list() }

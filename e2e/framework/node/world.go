@@ -7,9 +7,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -32,21 +31,16 @@ type world struct {
 	release   string // of the API server, once it has been asked
 }
 
-// newWorld begins to watch all Services and the Node of that name, or all Nodes
-// if name is empty.
-func newWorld(client kubernetes.Interface, name string, log *slog.Logger) *world {
+// newWorld begins to watch all Services and Nodes.
+func newWorld(client kubernetes.Interface, log *slog.Logger) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &world{
 		client: client, end: cancel,
 		services: map[types.NamespacedName]*corev1.Service{}, followers: map[*backend]struct{}{},
 	}
-	only := informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-		if name != "" {
-			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-		}
-	})
-	w.nodes = informers.NewSharedInformerFactoryWithOptions(client, 0, only).Core().V1().Nodes().Informer()
-	services := informers.NewSharedInformerFactory(client, 0).Core().V1().Services().Informer()
+	core := informers.NewSharedInformerFactory(client, 0).Core().V1()
+	w.nodes = core.Nodes().Informer()
+	services := core.Services().Informer()
 	_, _ = services.AddEventHandler(cache.ResourceEventHandlerFuncs{ // fails on a stopped informer only
 		AddFunc:    func(object any) { w.set(object, true) },
 		UpdateFunc: func(_, object any) { w.set(object, true) },
@@ -82,28 +76,14 @@ func (w *world) node(name string) *corev1.Node {
 // when ctx ends before it does.
 func (w *world) version(ctx context.Context) string {
 	w.versionMu.Lock()
-	release := w.release
-	w.versionMu.Unlock()
-	if release != "" {
-		return release
-	}
-	answer := make(chan string, 1)
-	go func() { // the client's method takes no context
-		release := ""
-		if info, err := w.client.Discovery().ServerVersion(); err == nil {
-			release = info.GitVersion
-		}
-		answer <- release
-	}()
-	select {
-	case <-ctx.Done():
-		return ""
-	case release = <-answer:
-	}
-	w.versionMu.Lock()
 	defer w.versionMu.Unlock()
-	w.release = release
-	return release
+	if w.release == "" {
+		info, err := discovery.ToServerVersionInterfaceWithContext(w.client.Discovery()).ServerVersionWithContext(ctx)
+		if err == nil {
+			w.release = info.GitVersion
+		}
+	}
+	return w.release
 }
 
 // set tells the followers that a Service exists or is gone.

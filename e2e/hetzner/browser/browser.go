@@ -165,10 +165,12 @@ func (p *Page) Await(what, script string) {
 	}
 }
 
-// Sees waits until a text is on the page.
-func (p *Page) Sees(text string) {
+// Sees waits until texts are on the page.
+func (p *Page) Sees(texts ...string) {
 	p.Helper()
-	p.Await("see "+text, fmt.Sprintf("document.body?.innerText.includes(%s)", quote(text)))
+	for _, text := range texts {
+		p.Await("see "+text, fmt.Sprintf("document.body?.innerText.includes(%s)", quote(text)))
+	}
 }
 
 // Misses waits until a text is not on the page.
@@ -249,6 +251,16 @@ func (p *Page) CheckLightAndDark(where string) {
 		p.Appear(1280, 900, dark)
 		p.CheckAccessibility(where)
 	}
+}
+
+// Look is CheckLightAndDark. It saves a picture in each colour.
+func (p *Page) Look(name string) {
+	p.Helper()
+	p.CheckLightAndDark(name)
+	p.Picture(name + "-light")
+	p.Appear(1280, 900, true)
+	p.Picture(name + "-dark")
+	p.Appear(1280, 900, false)
 }
 
 // CheckConsole fails for each error of the console, and for each request to another host than those given.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fakecloudtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -34,27 +34,16 @@ type shown struct {
 func open(t *testing.T, o fakecloud.Options) *shown {
 	t.Helper()
 	p := Open(t, pictures) // first: without a browser, the test ends here
-	cloud := fakecloud.New(o)
-	t.Cleanup(cloud.Close)
-	_, err := cloud.Start(t.Context(), "")
-	s := &shown{Page: p, cloud: cloud, client: cloud.Client()}
-	if err == nil {
-		s.control, err = cloud.StartControl(t.Context(), "")
-	}
+	cloud := fakecloudtest.NewWith(t, o)
+	control, err := cloud.StartControl(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := &shown{Page: p, cloud: cloud, client: cloud.Client(), control: control}
 	s.Go(s.control + "/")
 	s.Sees("live")
+	t.Cleanup(func() { s.CheckConsole(strings.TrimPrefix(s.control, "http://")) })
 	return s
-}
-
-func (s *shown) host() string {
-	u, err := url.Parse(s.control)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return u.Host
 }
 
 // must ends the test if a call has failed.
@@ -158,10 +147,7 @@ func TestAnEmptyCloudSaysHowToBegin(t *testing.T) {
 			top = is
 		}
 	}
-	s.Picture("empty-light")
-	s.Appear(1280, 900, true)
-	s.Picture("empty-dark")
-	s.CheckConsole(s.host())
+	s.Look("empty")
 }
 
 func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
@@ -178,13 +164,8 @@ func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
 	if behind := Eval[int](s.Page, linesBehindCards); behind != 0 {
 		t.Errorf("%d lines run behind cards, and come out as stubs", behind)
 	}
-	for _, text := range []string{"12 of 12", "3 of 3", "tcp 443 → 30443", "egress", "⇠ 10.244.14.0/24", "20 GB", "Subnet 10.0.0.0/16"} {
-		s.Sees(text)
-	}
-	s.CheckLightAndDark("map")
-	s.Picture("cluster-light")
-	s.Appear(1280, 900, true)
-	s.Picture("cluster-dark")
+	s.Sees("12 of 12", "3 of 3", "tcp 443 → 30443", "egress", "⇠ 10.244.14.0/24", "20 GB", "Subnet 10.0.0.0/16")
+	s.Look("cluster")
 	s.Appear(390, 844, false)
 	s.Await("fit on a phone", "document.documentElement.scrollWidth <= innerWidth")
 	s.Picture("cluster-phone")
@@ -192,17 +173,13 @@ func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
 
 	worker := s.server("worker-5")
 	s.Click("worker-5")
-	for _, text := range []string{"Connected to", "load balancer ingress", "volume pvc-1", "network cluster", "firewall ssh", `"status": "running"`} {
-		s.Sees(text)
-	}
-	s.CheckLightAndDark("server")
-	s.Picture("server-light")
+	s.Sees("Connected to", "load balancer ingress", "volume pvc-1", "network cluster", "firewall ssh", `"status": "running"`)
+	s.Look("server")
 	s.Click("POST create_server")
 	s.Sees("debian-13")
 	s.Sees(`"root_password": "REDACTED"`)
 	s.Misses("user-data-secret")
-	s.CheckLightAndDark("request")
-	s.Picture("request-light")
+	s.Look("request")
 	Do(s.Page, "press Escape", chromedp.KeyEvent(kb.Escape))
 	s.Sees("load balancer ingress") // the server again
 
@@ -220,7 +197,6 @@ func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
 	s.Sees("(deleted)")
 	s.Click("Close")
 	s.Sees("14 servers")
-	s.CheckConsole(s.host())
 }
 
 // linesBehindCards counts the lines of the map that have a point in a card.
@@ -245,9 +221,8 @@ func TestTablesAreSearchedAndSorted(t *testing.T) {
 	s.cluster()
 	s.Click("Resources")
 	s.Click("servers")
-	s.CheckLightAndDark("table")
+	s.Look("table")
 	s.checkPhone("table")
-	s.Picture("table-light")
 	s.Fill("Search", "role=control-plane")
 	s.Await("find three", "document.querySelectorAll('tbody tr').length === 3")
 	s.Fill("Search", "")
@@ -277,7 +252,6 @@ func TestTablesAreSearchedAndSorted(t *testing.T) {
 	s.Click("SSH keys")
 	s.Sees("mine")
 	s.Await("hide other projects", "document.querySelectorAll('.kinds a').length === 1")
-	s.CheckConsole(s.host())
 }
 
 func TestRequestsAreShownLive(t *testing.T) {
@@ -292,9 +266,8 @@ func TestRequestsAreShownLive(t *testing.T) {
 		t.Fatal("a server of the type moon was created")
 	}
 	s.Sees("invalid_input")
-	s.CheckLightAndDark("requests")
+	s.Look("requests")
 	s.checkPhone("requests")
-	s.Picture("requests-light")
 	Eval[chromedp.Void](s.Page, "document.querySelectorAll('.tools input[type=checkbox]')[1].click()")
 	s.Await("show the error only", "document.querySelectorAll('tbody tr').length === 1")
 	s.Click("POST /v1/servers")
@@ -308,7 +281,6 @@ func TestRequestsAreShownLive(t *testing.T) {
 	s.Click("Continue")
 	s.Click("Empty the journal")
 	s.Sees("No request yet")
-	s.CheckConsole(s.host())
 }
 
 func TestTheClockIsStopped(t *testing.T) {
@@ -319,14 +291,12 @@ func TestTheClockIsStopped(t *testing.T) {
 	s.Sees("(stopped)")
 	s.order(ctx, "slow")
 	s.Sees("create server")
-	s.CheckLightAndDark("clock")
-	s.Picture("clock-light")
+	s.Look("clock")
 	before, _ := s.cloud.Now(ctx)
 	s.Click("Actions")
 	s.Sees("create_server")
-	s.CheckLightAndDark("actions")
+	s.Look("actions")
 	s.checkPhone("actions")
-	s.Picture("actions-light")
 	s.Click("Clock and state")
 	s.Fill("Let pass", "30m")
 	s.Click("Step")
@@ -388,7 +358,6 @@ func TestTheClockIsStopped(t *testing.T) {
 	s.Sees("cloud.snapshot is loaded")
 	s.Click("Map")
 	s.Sees("1 server,")
-	s.CheckConsole(s.host())
 }
 
 func TestTheKeyboardReachesEverything(t *testing.T) {
@@ -428,7 +397,6 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	s.Await("stay dark", "getComputedStyle(document.documentElement).colorScheme === 'dark'")
 	s.Click("◐")
 	s.Await("be light", "getComputedStyle(document.documentElement).colorScheme === 'light'")
-	s.CheckConsole(s.host())
 }
 
 // TestALargeCloudIsShown logs how long the page was busy at most, for the README.
@@ -442,10 +410,7 @@ func TestALargeCloudIsShown(t *testing.T) {
 	}
 	s.Sees("10,000 servers")
 	s.Await("draw dots", "document.querySelectorAll('.dots .dot').length === 2000")
-	s.CheckLightAndDark("10,000 servers")
-	s.Picture("large-light")
-	s.Appear(1280, 900, true)
-	s.Picture("large-dark")
+	s.Look("large")
 
 	// A thousand requests a second.
 	Eval[chromedp.Void](s.Page, `window.busy = 0;
@@ -474,5 +439,4 @@ func TestALargeCloudIsShown(t *testing.T) {
 	busy := Eval[float64](s.Page, "busy")
 	n, _ := s.cloud.Journal().Count(ctx, journal.Filter{Method: http.MethodGet})
 	t.Logf("with %d servers and %d reads in the journal, the page was busy for at most %.0f ms at a time", servers, n, busy)
-	s.CheckConsole(s.host())
 }

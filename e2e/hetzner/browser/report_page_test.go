@@ -147,6 +147,7 @@ func openReport(t *testing.T, runs []speclist.Run, o report.Options, hash string
 	}
 	s := &shownReport{Page: p, address: (&url.URL{Scheme: "file", Path: filepath.Join(folder, report.File)}).String()}
 	s.Go(s.address + hash)
+	t.Cleanup(s.checkQuiet)
 	return s
 }
 
@@ -179,25 +180,19 @@ const atFocus = "document.activeElement.innerText.trim()"
 func TestTheReportShowsEachPromiseOfEachCCM(t *testing.T) {
 	s := openReport(t, cannedRuns(), report.Options{}, "")
 	s.rows(len(promises))
-	for _, text := range []string{
+	s.Sees(
 		"another-ccm", "embedded", "11 of 14 passed", "15 of 15 passed", "unsupported", "lacks uploaded-certificates", "known gap",
 		"once an hour", "gap closed", "not exercised", "seen: GET /servers", "not here", "15 promises of 15",
-	} {
-		s.Sees(text)
-	}
+	)
 	cells := Eval[[]string](s.Page, "[...[...document.querySelectorAll('.matrix th[scope=row]')].find(e => e.innerText.includes('503'))"+
 		".parentElement.querySelectorAll('td .state')].map(e => e.innerText)")
 	if want := []string{"passed", "passed", "failed", "failed"}; !slices.Equal(cells, want) {
 		t.Errorf("the row of the failed promise has %q, want %q", cells, want)
 	}
-	s.CheckLightAndDark("matrix")
-	s.Picture("report-light")
-	s.Appear(1280, 900, true)
-	s.Picture("report-dark")
+	s.Look("report")
 	s.Appear(390, 844, false)
 	s.Await("fit on a phone", "document.documentElement.scrollWidth <= innerWidth")
 	s.CheckAccessibility("matrix on a phone")
-	s.checkQuiet()
 }
 
 func TestPromisesThatDidNotRunAreFolded(t *testing.T) {
@@ -211,23 +206,19 @@ func TestPromisesThatDidNotRunAreFolded(t *testing.T) {
 	s.Await("hide them", "!"+item)
 	s.Click("1 promise did not run here")
 	s.Sees("needs a cloud of its own: runs with E2E_CLUSTER=embedded make e2e")
-	s.CheckLightAndDark("what did not run")
-	s.Picture("report-not-here")
+	s.Look("report-not-here")
 	s.Fill("Search", "empty list")
 	s.rows(0)
 	s.Await("show what was searched for", item)
-	s.checkQuiet()
 }
 
 func TestAFailureIsExplainedOnOneTimeline(t *testing.T) {
 	s := openReport(t, cannedRuns(), report.Options{}, "#spec="+url.PathEscape(lost))
-	for _, text := range []string{
+	s.Sees(
 		"to consist of", "e2e/gone_test.go:21, after 11 s", "Step: making the API answer 503", "The spec failed",
 		"Removing target of an unknown server", "remove_target", "1 of 2 targets are left", "The file was not there",
 		"goroutine 1 [running]", "onerror=",
-	} {
-		s.Sees(text)
-	}
+	)
 	// The lines of the timeline in their order, each in its lane.
 	got := Eval[[]string](s.Page, `[...document.querySelectorAll('.timeline tbody tr')].map(tr => [...tr.children].map(e => e.innerText.trim().slice(0, 12)).join('|'))`)
 	want := []string{
@@ -240,8 +231,7 @@ func TestAFailureIsExplainedOnOneTimeline(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	s.Await("mark what is wrong", "document.querySelectorAll('.trouble').length === 3")
-	s.CheckLightAndDark("a failure")
-	s.Picture("report-failure-light")
+	s.Look("report-failure")
 	s.Appear(390, 844, false)
 	s.Await("fit on a phone", "document.getElementById('detail').scrollWidth <= innerWidth")
 	s.CheckAccessibility("a failure on a phone")
@@ -263,7 +253,6 @@ func TestAFailureIsExplainedOnOneTimeline(t *testing.T) {
 	s.Click("Show 4 lines")
 	s.Sees(`   5      By("ordering a server")`)
 	s.CheckLightAndDark("a spec with its source")
-	s.checkQuiet()
 }
 
 func TestTheReportIsFilteredByTheKeyboard(t *testing.T) {
@@ -324,20 +313,16 @@ func TestTheReportIsFilteredByTheKeyboard(t *testing.T) {
 	s.rows(1)
 	s.Await("restore the filters", "document.querySelector('[type=search]').value === 'targets 503' && "+
 		"document.querySelector('[data-key=result]').value === 'failed'")
-	s.checkQuiet()
 }
 
 func TestIncidentsAndBudgetsHaveTheirOwnSections(t *testing.T) {
 	s := openReport(t, cannedRuns(), report.Options{}, "")
 	s.Click("Incidents")
-	for _, text := range []string{
+	s.Sees(
 		"ccm-from-scratch on embedded survives 3 of 3 incidents", "another-ccm on kind survives 1 of 2 incidents", "survived",
 		"calls to the API: 31 in 12 s", "requests of users: 240 answered, 0 lost", "no request met the fault",
-	} {
-		s.Sees(text)
-	}
-	s.CheckLightAndDark("incidents")
-	s.Picture("report-incidents")
+	)
+	s.Look("report-incidents")
 	s.Click("Budgets")
 	row := func(figure string) []string {
 		return Eval[[]string](s.Page, fmt.Sprintf(`[...[...document.querySelectorAll('tbody tr')].find(tr => tr.firstChild.innerText === %q).querySelectorAll('td')]
@@ -353,15 +338,13 @@ func TestIncidentsAndBudgetsHaveTheirOwnSections(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", figure, got, want)
 		}
 	}
-	s.CheckLightAndDark("budgets")
-	s.Picture("report-budgets")
+	s.Look("report-budgets")
 	s.Click("1.5 s")
 	s.Sees(speclist.TimeToFirstTraffic)
 	s.Await("open the spec", "document.querySelector('#detail h2').innerText.includes('answers from outside')")
 	s.Click("Close")
 	s.Click("◐")
 	s.Await("be dark", "getComputedStyle(document.documentElement).colorScheme === 'dark'")
-	s.checkQuiet()
 }
 
 func TestTwoRunsAreCompared(t *testing.T) {
@@ -392,8 +375,7 @@ func TestTwoRunsAreCompared(t *testing.T) {
 	}
 	s.Fill("Slower by a factor of", "1.2")
 	s.Sees("2 slower")
-	s.CheckLightAndDark("comparison")
-	s.Picture("report-compare")
+	s.Look("report-compare")
 	s.Fill("After", "0")
 	s.Sees("Other changes")
 
@@ -426,40 +408,15 @@ func TestTwoRunsAreCompared(t *testing.T) {
 	}
 	s.Click(lost)
 	s.Sees("another-ccm on embedded (yesterday.json, 2026-11-25 12:00)")
-	s.checkQuiet()
 }
 
 func TestAReportWithoutResultsIsShown(t *testing.T) {
 	s := openReport(t, nil, report.Options{}, "#view=compare")
 	s.Sees("No run has left results yet.")
-	s.checkQuiet()
 	s = openReport(t, []speclist.Run{{CCM: "new", Cluster: "kind", Incomplete: "BeforeSuite failed"}}, report.Options{}, "")
 	s.Sees("Incomplete: BeforeSuite failed")
 	for _, view := range []string{"Incidents", "Budgets", "Compare", "Matrix"} {
 		s.Click(view)
 		s.CheckLightAndDark("no results, " + view)
 	}
-	s.checkQuiet()
-}
-
-// TestALargeReportIsShown logs how long the page needs for as much as a run of the suite has.
-func TestALargeReportIsShown(t *testing.T) {
-	runs := cannedRuns()
-	for i := range runs {
-		runs[i].Specs = nil
-		for j := range 400 {
-			topic := fmt.Sprintf("Topic %d", j/20)
-			spec := speclist.Spec{Name: fmt.Sprintf("%s does what number %d says", topic, j), Group: topic, Result: speclist.Passed}
-			if j%4 == 0 {
-				spec.Result, spec.Details = speclist.Failed, cannedFailure()
-			}
-			runs[i].Specs = append(runs[i].Specs, spec)
-		}
-	}
-	s := openReport(t, runs, report.Options{}, "")
-	s.rows(400)
-	t.Logf("400 specs in four columns were shown after %.0f ms", Eval[float64](s.Page, "performance.now()"))
-	s.Fill("Search", "number 399")
-	s.rows(1)
-	s.checkQuiet()
 }

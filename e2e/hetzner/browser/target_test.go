@@ -74,8 +74,7 @@ func TestTheMapShowsWhatEachTargetGets(t *testing.T) {
 	s.Await("draw one thick line", "document.querySelectorAll('svg.lines path').length === 2 && "+
 		"document.querySelectorAll('svg.lines path.busy').length === 1")
 	s.Await("say how many have come", "[...document.querySelectorAll('.chip')].some(c => c.title.endsWith('has sent 2 here'))")
-	s.CheckLightAndDark("targets")
-	s.Picture("targets-light")
+	s.Look("targets")
 
 	// A rate is what has come between two looks.
 	for shown := false; !shown && ctx.Err() == nil; {
@@ -85,7 +84,6 @@ func TestTheMapShowsWhatEachTargetGets(t *testing.T) {
 		shown = Eval[bool](s.Page, `[...document.querySelectorAll('.chip')].some(c => /web: \d+ open, (0\.[1-9]|[1-9])/.test(c.innerText))`)
 	}
 	s.Sees("web: 2 open, ") // those of the loop have ended
-	s.CheckConsole(s.host())
 	Eval[chromedp.Void](s.Page, "document.querySelector('.chip').click()")
 	s.Sees("load balancer")
 }

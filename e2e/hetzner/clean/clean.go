@@ -28,7 +28,7 @@ type resource struct {
 	kind, name string
 	id         int64
 	labels     map[string]string
-	remove     func(context.Context) error
+	remove     func() error
 }
 
 // Cloud removes the objects of a run from a cloud, or those of all runs if run is empty. It also removes the objects that a CCM created for
@@ -59,7 +59,7 @@ func Cloud(ctx context.Context, client *hcloud.Client, run string, services []st
 			if !ours(r.labels) {
 				continue
 			}
-			if err := r.remove(ctx); err != nil && !hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+			if err := r.remove(); err != nil && !hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
 				errs = append(errs, fmt.Errorf("cannot remove the %s %s (%d): %w", r.kind, r.name, r.id, err))
 				continue
 			}
@@ -69,54 +69,44 @@ func Cloud(ctx context.Context, client *hcloud.Client, run string, services []st
 	return errors.Join(errs...)
 }
 
-func loadBalancers(ctx context.Context, client *hcloud.Client) ([]resource, error) {
+func loadBalancers(ctx context.Context, client *hcloud.Client) (list []resource, err error) {
 	all, err := client.LoadBalancer.All(ctx)
-	var list []resource
 	for _, lb := range all {
-		list = append(list, resource{"load balancer", lb.Name, lb.ID, lb.Labels, func(ctx context.Context) error {
+		list = append(list, resource{"load balancer", lb.Name, lb.ID, lb.Labels, func() error {
 			if lb.Protection.Delete {
-				action, _, err := client.LoadBalancer.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: new(bool)})
-				if err := done(ctx, client, action, err); err != nil {
+				off := hcloud.LoadBalancerChangeProtectionOpts{Delete: new(bool)}
+				if err := done(ctx, client)(client.LoadBalancer.ChangeProtection(ctx, lb, off)); err != nil {
 					return err
 				}
 			}
-			result, _, err := client.LoadBalancer.DeleteWithResult(ctx, lb)
-			if err != nil {
-				return err
-			}
-			return client.Action.WaitFor(ctx, result.Action)
+			result, response, err := client.LoadBalancer.DeleteWithResult(ctx, lb)
+			return done(ctx, client)(result.Action, response, err)
 		}})
 	}
 	return list, err
 }
 
-func servers(ctx context.Context, client *hcloud.Client) ([]resource, error) {
+func servers(ctx context.Context, client *hcloud.Client) (list []resource, err error) {
 	all, err := client.Server.All(ctx)
-	var list []resource
 	for _, s := range all {
-		list = append(list, resource{"server", s.Name, s.ID, s.Labels, func(ctx context.Context) error {
+		list = append(list, resource{"server", s.Name, s.ID, s.Labels, func() error {
 			if s.Protection.Delete || s.Protection.Rebuild {
-				action, _, err := client.Server.ChangeProtection(ctx, s, hcloud.ServerChangeProtectionOpts{Delete: new(bool),
-					Rebuild: new(bool)})
-				if err := done(ctx, client, action, err); err != nil {
+				off := hcloud.ServerChangeProtectionOpts{Delete: new(bool), Rebuild: new(bool)}
+				if err := done(ctx, client)(client.Server.ChangeProtection(ctx, s, off)); err != nil {
 					return err
 				}
 			}
-			result, _, err := client.Server.DeleteWithResult(ctx, s)
-			if err != nil {
-				return err
-			}
-			return client.Action.WaitFor(ctx, result.Action)
+			result, response, err := client.Server.DeleteWithResult(ctx, s)
+			return done(ctx, client)(result.Action, response, err)
 		}})
 	}
 	return list, err
 }
 
-func certificates(ctx context.Context, client *hcloud.Client) ([]resource, error) {
+func certificates(ctx context.Context, client *hcloud.Client) (list []resource, err error) {
 	all, err := client.Certificate.All(ctx)
-	var list []resource
 	for _, c := range all {
-		list = append(list, resource{"certificate", c.Name, c.ID, c.Labels, func(ctx context.Context) error {
+		list = append(list, resource{"certificate", c.Name, c.ID, c.Labels, func() error {
 			_, err := client.Certificate.Delete(ctx, c)
 			return err
 		}})
@@ -124,14 +114,13 @@ func certificates(ctx context.Context, client *hcloud.Client) ([]resource, error
 	return list, err
 }
 
-func networks(ctx context.Context, client *hcloud.Client) ([]resource, error) {
+func networks(ctx context.Context, client *hcloud.Client) (list []resource, err error) {
 	all, err := client.Network.All(ctx)
-	var list []resource
 	for _, n := range all {
-		list = append(list, resource{"network", n.Name, n.ID, n.Labels, func(ctx context.Context) error {
+		list = append(list, resource{"network", n.Name, n.ID, n.Labels, func() error {
 			if n.Protection.Delete {
-				action, _, err := client.Network.ChangeProtection(ctx, n, hcloud.NetworkChangeProtectionOpts{Delete: new(bool)})
-				if err := done(ctx, client, action, err); err != nil {
+				off := hcloud.NetworkChangeProtectionOpts{Delete: new(bool)}
+				if err := done(ctx, client)(client.Network.ChangeProtection(ctx, n, off)); err != nil {
 					return err
 				}
 			}
@@ -142,10 +131,12 @@ func networks(ctx context.Context, client *hcloud.Client) ([]resource, error) {
 	return list, err
 }
 
-// done waits until the action of a call has succeeded.
-func done(ctx context.Context, client *hcloud.Client, action *hcloud.Action, err error) error {
-	if err != nil {
-		return err
+// done waits until the action of a call has succeeded: done(ctx, client)(client.Server.Poweroff(…)).
+func done(ctx context.Context, client *hcloud.Client) func(*hcloud.Action, *hcloud.Response, error) error {
+	return func(action *hcloud.Action, _ *hcloud.Response, err error) error {
+		if err != nil {
+			return err
+		}
+		return client.Action.WaitFor(ctx, action)
 	}
-	return client.Action.WaitFor(ctx, action)
 }

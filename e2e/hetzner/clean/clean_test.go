@@ -17,17 +17,14 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fakecloudtest"
 )
 
 // newCloud makes a cloud with load balancers, servers and networks with labels. Some of the load balancers
 // are protected.
 func newCloud(t *testing.T, things map[string]map[string]string) *hcloud.Client {
 	t.Helper()
-	cloud := fakecloud.New(fakecloud.Options{Actions: "instant"})
-	t.Cleanup(cloud.Close)
-	if _, err := cloud.Start(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	cloud := fakecloudtest.NewWith(t, fakecloud.Options{Actions: "instant"})
 	client := cloud.Client(hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(10 * time.Millisecond)}))
 	for name, labels := range things {
 		network, _, err := client.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: name, Labels: labels,
@@ -45,15 +42,12 @@ func newCloud(t *testing.T, things map[string]map[string]string) *hcloud.Client 
 			Location: &hcloud.Location{Name: "fsn1"}})
 		check(t, err)
 		check(t, client.Action.WaitFor(t.Context(), append(server.NextActions, server.Action)...))
-		yes := true
-		action, _, err := client.LoadBalancer.ChangeProtection(t.Context(), lb.LoadBalancer,
-			hcloud.LoadBalancerChangeProtectionOpts{Delete: &yes})
-		check(t, done(t.Context(), client, action, err))
-		action, _, err = client.Server.ChangeProtection(t.Context(), server.Server, hcloud.ServerChangeProtectionOpts{Delete: &yes,
-			Rebuild: &yes})
-		check(t, done(t.Context(), client, action, err))
-		action, _, err = client.Network.ChangeProtection(t.Context(), network, hcloud.NetworkChangeProtectionOpts{Delete: &yes})
-		check(t, done(t.Context(), client, action, err))
+		yes, done := true, done(t.Context(), client)
+		check(t, done(client.LoadBalancer.ChangeProtection(t.Context(), lb.LoadBalancer,
+			hcloud.LoadBalancerChangeProtectionOpts{Delete: &yes})))
+		check(t, done(client.Server.ChangeProtection(t.Context(), server.Server,
+			hcloud.ServerChangeProtectionOpts{Delete: &yes, Rebuild: &yes})))
+		check(t, done(client.Network.ChangeProtection(t.Context(), network, hcloud.NetworkChangeProtectionOpts{Delete: &yes})))
 		_, _, err = client.Certificate.CreateCertificate(t.Context(), hcloud.CertificateCreateOpts{Name: name, Labels: labels,
 			Type: hcloud.CertificateTypeManaged, DomainNames: []string{name + ".example.com"}})
 		check(t, err)
@@ -128,11 +122,7 @@ func TestTheCloudLosesWhatRunsHaveLeft(t *testing.T) {
 
 func TestARefusalOfTheCloudIsReported(t *testing.T) {
 	t.Parallel()
-	cloud := fakecloud.New(fakecloud.Options{Actions: "instant"})
-	t.Cleanup(cloud.Close)
-	_, err := cloud.Start(t.Context(), "")
-	check(t, err)
-	client := cloud.Client(hcloud.WithToken("wrong"))
+	client := fakecloudtest.New(t).Client(hcloud.WithToken("wrong"))
 	if err := Cloud(t.Context(), client, "", nil, &strings.Builder{}); !hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) {
 		t.Errorf("got %v", err)
 	}

@@ -5,10 +5,6 @@ package hygiene
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"encoding/hex"
-	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,9 +19,6 @@ import (
 )
 
 const (
-	// offset keeps these runs apart from others on this host: see E2E_OFFSET.
-	offset = 12
-	procs  = 2
 	// patience is a time limit for a busy host.
 	patience = 3 * time.Minute
 	// succeeded is the part of specs.json that only the successful run has.
@@ -86,7 +79,7 @@ func (e *end) run(t *testing.T) {
 	var output bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(checkout, "scripts/e2e.sh"), e.flags...)
 	cmd.Env = append(os.Environ(), "E2E_CLUSTER=embedded", "E2E_OUT="+out, "TMPDIR="+temporary, "FOCUS="+e.focus, "LABELS=",
-		fmt.Sprintf("PROCS=%d", procs), fmt.Sprintf("E2E_OFFSET=%d", offset))
+		"PROCS=2", "E2E_OFFSET=12") // which keeps these runs apart from others on this host
 	cmd.Env = append(cmd.Env, e.env...)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -101,12 +94,12 @@ func (e *end) run(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 
 	if e.signal != 0 {
-		g.Eventually(func() ([]string, error) {
+		g.Eventually(func() (string, error) {
 			if len(ended) > 0 {
-				return nil, StopTrying("the suite ended before a load balancer was up")
+				return "", StopTrying("the suite ended before a load balancer was up")
 			}
-			return loadBalancerPorts(), nil
-		}).WithContext(ctx).WithTimeout(patience).ShouldNot(BeEmpty())
+			return logs(out), nil
+		}).WithContext(ctx).WithTimeout(patience).Should(ContainSubstring("Created load balancer"))
 		g.Expect(processes(mark)).NotTo(BeEmpty(), "the test does not see the suite's processes")
 		e.send(g, cmd.Process.Pid, mark)
 	}
@@ -117,9 +110,8 @@ func (e *end) run(t *testing.T) {
 		g.Expect(err).To(HaveOccurred())
 	}
 
-	// The janitors outlive the suite by a moment.
+	// The janitors outlive the suite by a moment. Open ports would be those of a process that is left.
 	g.Eventually(func() []string { return processes(mark) }).WithContext(ctx).WithTimeout(patience).Should(BeEmpty(), "processes are left")
-	g.Expect(ports(func(netip.Addr) bool { return true })).To(BeEmpty(), "some ports are still open")
 	clusters, err := filepath.Glob(filepath.Join(temporary, "ccm-from-scratch-*"))
 	g.Expect(clusters, err).To(BeEmpty(), "folders of control planes are left")
 	if e.says == "" {
@@ -167,49 +159,15 @@ func processes(folder string) []string {
 	return found
 }
 
-// loadBalancerPorts lists where load balancers of these runs listen.
-func loadBalancerPorts() []string {
-	return ports(func(a netip.Addr) bool { return a.As4()[1]%8 == 1 }) // see framework.Suite: the second of its networks
-}
-
-// ports lists the open ports on those of the suite's loopback addresses that belong to these runs.
-func ports(also func(netip.Addr) bool) []string {
-	table, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		return []string{err.Error()}
+// logs returns the logs of the CCMs so far.
+func logs(out string) string {
+	var all bytes.Buffer
+	paths, _ := filepath.Glob(filepath.Join(out, "control-plane-*", "spec-*-ccm-*.log"))
+	for _, path := range paths {
+		text, _ := os.ReadFile(path)
+		all.Write(text)
 	}
-	const listening = "0A"
-	var found []string
-	for line := range strings.Lines(string(table)) {
-		fields := strings.Fields(line)
-		if len(fields) < 4 || fields[3] != listening {
-			continue
-		}
-		// Address and port are hexadecimal, the address in the order of the host's bytes.
-		address, port, _ := strings.Cut(fields[1], ":")
-		b, err := hex.DecodeString(address)
-		n, portErr := strconv.ParseUint(port, 16, 16)
-		if err != nil || portErr != nil || len(b) != 4 {
-			continue
-		}
-		a := netip.AddrFrom4([4]byte(binary.NativeEndian.AppendUint32(nil, binary.BigEndian.Uint32(b))))
-		if ours(a) && also(a) {
-			found = append(found, netip.AddrPortFrom(a, uint16(n)).String())
-		}
-	}
-	return found
-}
-
-// ours reports whether an address belongs to one of the processes of these runs: see framework.Suite.
-func ours(a netip.Addr) bool {
-	b := a.As4()
-	for process := offset + 1; process <= offset+procs; process++ {
-		first := 64 + 8*(process%16)
-		if b[0] == 127 && int(b[1]) >= first && int(b[1]) < first+8 {
-			return true
-		}
-	}
-	return false
+	return all.String()
 }
 
 func gitStatus(g *WithT, checkout string) string {

@@ -5,33 +5,28 @@
 package scale
 
 import (
-	"bufio"
 	"context"
 	"flag"
 	"fmt"
-	"math"
-	"net"
+	"io"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/client-go/util/workqueue"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
@@ -39,6 +34,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fakecloudtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
@@ -46,8 +42,12 @@ import (
 
 var table = flag.Bool("table", false, "measure the table of ccm/README.md")
 
-// latency is the time that the cloud takes to answer, as in ccm/internal/proof/budget.
-const latency = 30 * time.Millisecond
+const (
+	// latency is the time that the cloud takes to answer, as in ccm/internal/proof/budget.
+	latency = 30 * time.Millisecond
+	// metrics is where the CCM serves its metrics.
+	metrics = "127.12.34.56:9102"
+)
 
 func TestColdStart(t *testing.T) {
 	if !*table {
@@ -74,37 +74,40 @@ func TestColdStart(t *testing.T) {
 
 // coldStart starts the CCM in a cluster with n new Nodes, waits until all are initialised, and prints the CCM's time, memory and requests.
 func coldStart(t *testing.T, programs, program string, n int) {
-	cloud := newCloud(t, n)
-	plane := newCluster(t, programs, n)
-	initialised := awaitInitialised(t, plane, n)
-	metrics := freeAddress(t)
+	cloud, plane := newCloud(t, n), newCluster(t, programs, n)
 	start := time.Now()
 	process, err := plane.Run(cluster.Command{
 		Name: "ccm", Path: program, Args: append(manifestArgs(t), "--kubeconfig="+plane.Kubeconfig, "--secure-port=0"),
 		Env: []string{"HCLOUD_ENDPOINT=" + cloud.Endpoint(), "HCLOUD_TOKEN=" + cloud.Token(), "HCLOUD_METRICS_ADDRESS=" + metrics},
 	})
 	must(t, err)
-	select {
-	case <-initialised:
-	case <-process.Done():
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-process.Done(); cancel() }()
+	if err := awaitInitialised(ctx, plane, n); err != nil {
 		log, _ := os.ReadFile(process.LogPath())
-		t.Fatalf("the CCM has ended: %v\n%s", process.Err(), log[max(0, len(log)-2000):])
+		t.Fatalf("%v: %v\n%s", err, process.Err(), log[max(0, len(log)-2000):])
 	}
 	took := time.Since(start)
-	cpu, peak := usage(t, process.PID())
-	kube := requestsToKubernetes(t, metrics)
+	response, err := http.Get("http://" + metrics + "/metrics")
+	must(t, err)
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	must(t, response.Body.Close())
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.PID()))
+	must(t, err)
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	var peak int64 // in KiB
+	_, err = fmt.Sscan(after, &peak)
+	must(t, err)
 	all, err := cloud.Journal().Entries(t.Context(), journal.Filter{Client: ccm.ProviderName})
 	must(t, err)
-	_, _ = fmt.Fprintf(os.Stderr, "| %d | %.1f s | %d | %d | %.1f s | %d MiB |\n", n, took.Seconds(), len(all), kube, cpu.Seconds(),
-		peak>>20)
+	_, _ = fmt.Fprintf(os.Stderr, "| %d | %.1f s | %d | %.0f | %.1f s | %d MiB |\n", n, took.Seconds(), len(all),
+		sum(t, text, "rest_client_requests_total{"), sum(t, text, "process_cpu_seconds_total "), peak>>10)
 }
 
 // newCloud returns a cloud with n servers and the limits of the real one.
 func newCloud(t *testing.T, n int) *fakecloud.Cloud {
-	cloud := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(cloud.Close)
-	_, err := cloud.Start(t.Context(), "")
-	must(t, err)
+	cloud := fakecloudtest.New(t)
 	client := cloud.Client(hcloud.WithApplication("bench", "1"))
 	for i := range n {
 		_, _, err := client.Server.Create(t.Context(),
@@ -115,7 +118,7 @@ func newCloud(t *testing.T, n int) *fakecloud.Cloud {
 	}
 	must(t, cloud.SetProfile(t.Context(), "realistic"))
 	must(t, cloud.SetRateLimit(t.Context(), fakecloud.RealRateLimit))
-	_, err = cloud.Faults().Add(t.Context(), fault.Rule{Effect: fault.Latency(latency)})
+	_, err := cloud.Faults().Add(t.Context(), fault.Rule{Effect: fault.Latency(latency)})
 	must(t, err)
 	return cloud
 }
@@ -129,7 +132,7 @@ func newCluster(t *testing.T, programs string, n int) *cluster.Cluster {
 	must(t, err)
 	t.Cleanup(func() { must(t, plane.Stop()) })
 	workqueue.ParallelizeUntil(t.Context(), 16, n, func(i int) {
-		if _, err := plane.Client.CoreV1().Nodes().Create(t.Context(), newNode(i, plane.Version), metav1.CreateOptions{}); err != nil {
+		if _, err := plane.Client.CoreV1().Nodes().Create(t.Context(), newNode(i), metav1.CreateOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -143,35 +146,18 @@ func nodeName(i int) string { return fmt.Sprintf("node-%d", i+1) }
 
 // newNode returns a Node that is as large as one that kubelet has registered. It has its pod range already: the CCM
 // would otherwise race with the controller that gives it one.
-func newNode(i int, version string) *corev1.Node {
+func newNode(i int) *corev1.Node {
 	name, podRange := nodeName(i), fmt.Sprintf("10.%d.%d.0/24", 128+i>>8, i&255)
-	capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("80Gi"), corev1.ResourcePods: resource.MustParse("110")}
-	labels := map[string]string{corev1.LabelHostname: name}
-	for _, prefix := range []string{"", "beta."} {
-		labels[prefix+corev1.LabelOSStable], labels[prefix+corev1.LabelArchStable] = "linux", runtime.GOARCH
-	}
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels,
-			Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
-		Spec: corev1.NodeSpec{PodCIDR: podRange, PodCIDRs: []string{podRange},
-			Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true",
-				Effect: corev1.TaintEffectNoSchedule}}},
-		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity,
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
-			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: version, OperatingSystem: "linux", Architecture: runtime.GOARCH,
-				OSImage: "Ubuntu 24.04 LTS"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Spec: corev1.NodeSpec{PodCIDR: podRange, PodCIDRs: []string{podRange}, Taints: []corev1.Taint{
+			{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
+		},
 	}
-	now := metav1.Now()
-	for kind, status := range map[corev1.NodeConditionType]corev1.ConditionStatus{
-		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeMemoryPressure: corev1.ConditionFalse,
-		corev1.NodeDiskPressure: corev1.ConditionFalse, corev1.NodePIDPressure: corev1.ConditionFalse,
-	} {
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status, LastHeartbeatTime: now,
-			LastTransitionTime: now,
-			Reason:             "KubeletIsFine", Message: "kubelet says in a sentence that all is well"})
-	}
-	for image := range 50 { // as many as kubelet reports
+	for image := range 50 { // as many as kubelet reports; the rest of a Node is short
 		repository := fmt.Sprintf("registry.example.org/team/program-%d", image)
 		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{SizeBytes: 100 << 20,
 			Names: []string{fmt.Sprintf("%s@sha256:%064x", repository, image), repository + ":v1.2.3"}})
@@ -179,29 +165,17 @@ func newNode(i int, version string) *corev1.Node {
 	return node
 }
 
-// awaitInitialised returns a channel that is closed when n Nodes are initialised.
-func awaitInitialised(t *testing.T, plane *cluster.Cluster, n int) <-chan struct{} {
-	config := rest.CopyConfig(plane.RESTConfig)
-	config.ContentType = kruntime.ContentTypeProtobuf // costs the host that is measured less than JSON
-	client, err := kubernetes.NewForConfig(config)
-	must(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	all, seen := make(chan struct{}), map[string]bool{}
-	look := func(obj any) {
-		if node, ok := obj.(*corev1.Node); ok && !seen[node.Name] && isInitialised(node) {
-			if seen[node.Name] = true; len(seen) == n {
-				close(all)
-			}
+// awaitInitialised returns when n Nodes are initialised, or the context ends.
+func awaitInitialised(ctx context.Context, plane *cluster.Cluster, n int) error {
+	seen := map[string]bool{}
+	nodes := cache.NewListWatchFromClient(plane.Client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
+	_, err := watchtools.UntilWithSync(ctx, nodes, &corev1.Node{}, nil, func(e watch.Event) (bool, error) {
+		if node, ok := e.Object.(*corev1.Node); ok && isInitialised(node) {
+			seen[node.Name] = true
 		}
-	}
-	factory := informers.NewSharedInformerFactory(client, 0)
-	_, err = factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look,
-		UpdateFunc: func(_, obj any) { look(obj) }})
-	must(t, err)
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
-	t.Cleanup(func() { stop(); factory.Shutdown() })
-	return all
+		return len(seen) == n, nil
+	})
+	return err
 }
 
 func isInitialised(node *corev1.Node) bool {
@@ -215,62 +189,28 @@ func manifestArgs(t *testing.T) []string {
 	objects, err := deploy.Objects(deploy.Manifest)
 	must(t, err)
 	for _, o := range objects {
-		if o.GetKind() == "Deployment" {
-			var d appsv1.Deployment
-			must(t, kruntime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d))
-			return d.Spec.Template.Spec.Containers[0].Args
+		if containers, found, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers"); found {
+			must(t, err)
+			args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+			must(t, err)
+			return args
 		}
 	}
 	t.Fatal("the manifest has no Deployment")
 	return nil
 }
 
-// usage returns the CPU time and the peak memory of a process. The system's usage of an ended process would not do: on Linux its memory
-// includes that of the parent process.
-func usage(t *testing.T, pid int) (cpu time.Duration, peak int64) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	must(t, err)
-	_, after, _ := strings.Cut(string(stat), ") ") // the name before it may have spaces
-	fields := strings.Fields(after)
-	const user, system, perSecond = 11, 12, 100
-	for _, field := range []int{user, system} {
-		ticks, err := strconv.ParseInt(fields[field], 10, 64)
-		must(t, err)
-		cpu += time.Duration(ticks) * time.Second / perSecond
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must(t, err)
-	_, after, _ = strings.Cut(string(status), "VmHWM:")
-	_, err = fmt.Sscanf(after, "%d kB", &peak)
-	must(t, err)
-	return cpu, peak << 10
-}
-
-// requestsToKubernetes returns the number of the CCM's requests to the Kubernetes API, by its own metric.
-func requestsToKubernetes(t *testing.T, metrics string) int {
-	resp, err := http.Get("http://" + metrics + "/metrics")
-	must(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	sum := 0.0
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		if !strings.HasPrefix(lines.Text(), "rest_client_requests_total{") {
-			continue
+// sum returns the sum of the values of a metric, by how its lines begin.
+func sum(t *testing.T, metrics []byte, begin string) (sum float64) {
+	for line := range strings.Lines(string(metrics)) {
+		if strings.HasPrefix(line, begin) {
+			var value float64
+			_, err := fmt.Sscan(line[strings.LastIndex(line, " "):], &value)
+			must(t, err)
+			sum += value
 		}
-		value, err := strconv.ParseFloat(lines.Text()[strings.LastIndex(lines.Text(), " ")+1:], 64)
-		must(t, err)
-		sum += value
 	}
-	must(t, lines.Err())
-	return int(math.Round(sum))
-}
-
-// freeAddress returns an address without a listener.
-func freeAddress(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	return sum
 }
 
 func must(t *testing.T, err error) {

@@ -201,9 +201,8 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 			func(ctx SpecContext, m failure) {
 				env := hetzner.NewEnv(ctx, hetzner.Options{RateLimit: m.rateLimit, NoCCM: true, CCM: shortTimeouts})
 				stays, goes := env.Servers.Create(ctx, "stays"), env.Servers.Create(ctx, "goes")
-				for _, name := range []string{"stays", "goes"} {
-					env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
-				}
+				env.Nodes.AwaitPodCIDR(ctx, "stays")
+				env.Nodes.AwaitPodCIDR(ctx, "goes")
 				reads, writes := fault.Rule{Route: "/networks/{id}"}, fault.Rule{Route: "/networks/{id}/actions/*"}
 				var ccm *framework.Replica
 				complaints := func() int {

@@ -119,6 +119,7 @@ var _ = Describe("The MachineDeployment of the example", exampleMachines(), func
 		p.answer(ctx, 1)
 		before := p.names
 		load, begin := p.env.Traffic.Load(ctx, p.address, framework.Port), time.Now()
+		const otherType = "cx33"
 		p.env.Machines.Change(ctx, p.name, func(d *v1alpha1.MachineDeployment) { p.env.Machines.SetServerType(d, otherType) })
 		p.answer(ctx, 1)
 		load.AwaitAnswers(ctx, time.Now(), 20)

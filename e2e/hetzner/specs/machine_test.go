@@ -12,7 +12,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/hetzner"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // serverNames returns the names of all servers.
@@ -26,19 +25,11 @@ func serverNames(ctx context.Context, env *hetzner.Env) (names []string) {
 	return names
 }
 
-// otherType is a server type that the Machines of a spec do not have at first.
-const otherType = "cx33"
-
 var _ = Describe("A MachineDeployment", framework.Needs(framework.Machines, framework.NodeRoutes), framework.Long,
 	Label(framework.OwnCloud, "machine", "dataplane"), func() {
-		var env *hetzner.Env
-
-		BeforeEach(func(ctx SpecContext) {
-			env = hetzner.NewEnv(ctx, hetzner.Options{})
-			env.Machines.Start(ctx)
-		})
-
 		It("makes as many Machines as are wanted, which become nodes, routes and targets", func(ctx SpecContext) {
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
+			env.Machines.Start(ctx)
 			env.Services.Create(ctx, "web")
 			env.Machines.Create(ctx, env.Machines.Deployment("pool", 2))
 			for _, n := range []int{2, 3, 1} {
@@ -55,92 +46,6 @@ var _ = Describe("A MachineDeployment", framework.Needs(framework.Machines, fram
 			env.Machines.Delete(ctx, "pool")
 			Expect(serverNames(ctx, env)).To(BeEmpty())
 		}, SpecTimeout(5*time.Minute))
-
-		It("replaces a Machine whose server was deleted", func(ctx SpecContext) {
-			env.Machines.Create(ctx, env.Machines.Deployment("pool", 2))
-			before := env.Machines.Await(ctx, "pool", 2)
-			server, _, err := env.Cloud.Client.Server.GetByName(ctx, before[0])
-			Expect(err).NotTo(HaveOccurred())
-			env.Servers.Delete(ctx, server)
-			Eventually(func() []string {
-				return serverNames(ctx,
-					env)
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
-				Should(And(HaveLen(2), Not(ContainElement(before[0]))))
-			Expect(env.Machines.Await(ctx, "pool", 2)).To(And(ContainElement(before[1]), Not(ContainElement(before[0]))))
-			env.Nodes.AwaitGone(ctx, before[0])
-		}, SpecTimeout(3*time.Minute))
-
-		It("replaces its Machines without a lost request when their server type changes", func(ctx SpecContext) {
-			env.Services.Create(ctx, "web")
-			d := env.Machines.Deployment("pool", 2)
-			d.Spec.MinReadySeconds = 5 // as long as the health check of a load balancer needs
-			env.Machines.Create(ctx, d)
-			before := env.Machines.Await(ctx, "pool", 2)
-			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(before...))
-			address := env.Traffic.AwaitServed(ctx, "web")
-			load, begin := env.Traffic.Load(ctx, address, framework.Port), time.Now()
-
-			env.Machines.Change(ctx, "pool", func(d *v1alpha1.MachineDeployment) { env.Machines.SetServerType(d, otherType) })
-			after := env.Machines.Await(ctx, "pool", 2)
-			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(after...))
-			load.AwaitAnswers(ctx, time.Now(), 20)
-
-			Expect(load.Since(ctx, begin, "during the change").Lost).To(BeEmpty())
-			Expect(after).NotTo(ContainElements(before))
-			servers, err := env.Cloud.Client.Server.All(ctx)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(servers).To(And(HaveLen(2), HaveEach(HaveField("ServerType.Name", otherType))))
-		}, SpecTimeout(5*time.Minute))
-
-		DescribeTable("makes and removes its Machines although the cloud fails",
-			func(ctx SpecContext, operation string, effect fault.Effect) {
-				name, _ := env.Cloud.Faults.Of(hetzner.MachineController).Add(fault.Rule{Operation: operation, First: 3, Effect: effect})
-				env.Machines.Create(ctx, env.Machines.Deployment("pool", 2))
-				names := env.Machines.Await(ctx, "pool", 2)
-				Expect(serverNames(ctx, env)).To(ConsistOf(names), "a server is left")
-				env.Machines.Scale(ctx, "pool", 0)
-				env.Machines.Await(ctx, "pool", 0)
-				Expect(serverNames(ctx, env)).To(BeEmpty())
-				Expect(env.Cloud.Faults.Applied(name)).To(BeNumerically(">", 0), "the fault was never met")
-			},
-			Entry("with 429 at the creation", "create_server", fault.APIError("rate_limit_exceeded"), SpecTimeout(3*time.Minute)),
-			Entry("with 500 at the creation", "create_server", fault.HTTPStatus(500), SpecTimeout(3*time.Minute)),
-			Entry("with lost answers at the creation", "create_server", fault.LoseAnswer(), SpecTimeout(3*time.Minute)),
-			Entry("with failed actions of the creation", "create_server", fault.FailAction("resource_unavailable", "no room"),
-				SpecTimeout(3*time.Minute)),
-			Entry("with 500 at each look", "list_servers", fault.HTTPStatus(500), SpecTimeout(3*time.Minute)),
-			Entry("with 429 at the deletion", "delete_server", fault.APIError("rate_limit_exceeded"), SpecTimeout(3*time.Minute)),
-			Entry("with lost answers at the deletion", "delete_server", fault.LoseAnswer(), SpecTimeout(3*time.Minute)),
-		)
-	})
-
-var _ = Describe("A machine controller that is killed", framework.Needs(framework.Machines, framework.NodeRoutes),
-	Label(framework.OwnCloud, "machine", "process", "fake-only"), func() {
-		DescribeTable("leaves only what its successor finds", func(ctx SpecContext, operation string, carriedOut bool) {
-			env := hetzner.NewEnv(ctx, hetzner.Options{})
-			first := env.Machines.Start(ctx)
-			arrived := env.Cloud.Faults.Of(hetzner.MachineController).Hold(fault.Rule{Operation: operation}, 1, carriedOut)
-			env.Machines.Create(ctx, env.Machines.Deployment("pool", 2))
-			if operation == "delete_server" {
-				env.Machines.Await(ctx, "pool", 2)
-				env.Machines.Scale(ctx, "pool", 1)
-			}
-			arrived(ctx)
-			first.Crash(ctx)
-			env.Machines.Start(ctx)
-			if operation != "delete_server" {
-				env.Machines.Await(ctx, "pool", 2)
-				env.Machines.Scale(ctx, "pool", 1)
-			}
-			names := env.Machines.Await(ctx, "pool", 1)
-			Expect(serverNames(ctx, env)).To(ConsistOf(names), "a server is left")
-		},
-			Entry("before it creates a server", "create_server", false, SpecTimeout(3*time.Minute)),
-			Entry("when it has created a server", "create_server", true, SpecTimeout(3*time.Minute)),
-			Entry("before it deletes a server", "delete_server", false, SpecTimeout(3*time.Minute)),
-			Entry("when it has deleted a server", "delete_server", true, SpecTimeout(3*time.Minute)),
-		)
 	})
 
 var _ = Describe("A machine controller in two processes", framework.Needs(framework.Machines, framework.NodeRoutes),

@@ -77,17 +77,17 @@ var longTimeout = framework.CCMOptions{Env: map[string]string{"HCLOUD_REQUEST_TI
 // compareSoon makes a CCM compare the cloud with the cluster often, so that specs soon see that it is idle.
 var compareSoon = map[string]string{"HCLOUD_RESYNC_INTERVAL": "500ms"}
 
-// killsCCM calls act, waits for the request from the CCM that act returns, and kills that CCM.
-func (m crashPoint) killsCCM(ctx context.Context, env *hetzner.Env, act func() *framework.Replica) {
+// killsCCM calls act, waits for the request of the CCM, and kills it.
+func (m crashPoint) killsCCM(ctx context.Context, env *hetzner.Env, act func()) {
 	GinkgoHelper()
 	arrived := env.Cloud.Faults.Hold(m.request, max(m.nth, 1), m.carriedOut != nil)
-	ccm := act()
+	act()
 	arrived(ctx)
 	if m.carriedOut != nil {
 		Eventually(func() bool { return m.carriedOut(ctx, env) }).WithContext(ctx).
 			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(), "the request was not carried out")
 	}
-	ccm.Crash(ctx)
+	env.CCM.Crash(ctx)
 }
 
 // idleNodes creates two nodes. It returns when the CCM has done all that it does for them, such as routes: then the next
@@ -150,12 +150,9 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 		Label("service"),
 		func(ctx SpecContext, m crashPoint) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: compareSoon})
-			mortal := env.CCM.Start(ctx, longTimeout)
+			env.CCM.Start(ctx, longTimeout)
 			servers := idleNodes(ctx, env)
-			m.killsCCM(ctx, env, func() *framework.Replica {
-				m.service(ctx, env)
-				return mortal
-			})
+			m.killsCCM(ctx, env, func() { m.service(ctx, env) })
 
 			env.CCM.Start(ctx, framework.CCMOptions{})
 			m.expectComplete(ctx, env, hetzner.IDs(servers...))
@@ -167,12 +164,9 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 	DescribeTable("leaves a half-created load balancer that the next CCM removes if its Service is gone, if it is killed", Label("service"),
 		func(ctx SpecContext, m crashPoint) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: compareSoon})
-			mortal := env.CCM.Start(ctx, longTimeout)
+			env.CCM.Start(ctx, longTimeout)
 			idleNodes(ctx, env)
-			m.killsCCM(ctx, env, func() *framework.Replica {
-				m.service(ctx, env)
-				return mortal
-			})
+			m.killsCCM(ctx, env, func() { m.service(ctx, env) })
 			env.Services.Delete(ctx, "web")
 
 			env.CCM.Start(ctx, framework.CCMOptions{})
@@ -184,15 +178,12 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 	DescribeTable("leaves a half-deleted load balancer that the next CCM removes, if it is killed", Label("service"),
 		func(ctx SpecContext, m crashPoint) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: compareSoon})
-			mortal := env.CCM.Start(ctx, longTimeout)
+			env.CCM.Start(ctx, longTimeout)
 			servers := idleNodes(ctx, env)
 			m.annotations = withCertificate
 			m.service(ctx, env)
 			m.expectComplete(ctx, env, hetzner.IDs(servers...))
-			m.killsCCM(ctx, env, func() *framework.Replica {
-				env.Services.Delete(ctx, "web")
-				return mortal
-			})
+			m.killsCCM(ctx, env, func() { env.Services.Delete(ctx, "web") })
 			Expect(env.Services.Get(ctx, "web").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
 
 			env.CCM.Start(ctx, framework.CCMOptions{})
@@ -209,24 +200,17 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 		func(ctx SpecContext, m crashPoint) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: compareSoon})
 			stays, goes := env.Servers.Create(ctx, "stays"), env.Servers.Create(ctx, "goes")
-			for _, name := range []string{"stays", "goes"} {
-				env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
-			}
-			start := func() *framework.Replica { return env.CCM.Start(ctx, longTimeout) }
-			remove := func() {
-				GinkgoHelper()
-				env.Nodes.Delete(ctx, "goes")
-			}
+			env.Nodes.AwaitPodCIDR(ctx, "stays")
+			env.Nodes.AwaitPodCIDR(ctx, "goes")
+			start := func() { env.CCM.Start(ctx, longTimeout) }
+			remove := func() { env.Nodes.Delete(ctx, "goes") }
 			if m.request == addingRoute {
 				m.killsCCM(ctx, env, start)
 				remove()
 			} else {
-				mortal := start()
+				start()
 				env.Routes.AwaitExactly(ctx, stays, goes)
-				m.killsCCM(ctx, env, func() *framework.Replica {
-					remove()
-					return mortal
-				})
+				m.killsCCM(ctx, env, remove)
 			}
 
 			env.CCM.Start(ctx, framework.CCMOptions{})

@@ -119,8 +119,7 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 		ours := env.Routes.Of(ctx, "node-1", server)
 		env.Routes.Await(ctx, ours)
 		env.Nodes.Start(ctx, node.Spec{Name: "dedicated", ProviderID: "example://1"})
-		podCIDR := env.Nodes.Await(ctx, "dedicated",
-			func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) }).Spec.PodCIDR
+		podCIDR := env.Nodes.AwaitPodCIDR(ctx, "dedicated")
 		env.Routes.Add(ctx, podCIDR, "10.0.0.200")
 		env.CCM.AwaitIdle(ctx)
 		Expect(env.Routes.List(ctx)).To(ConsistOf(ours, hetzner.Route(podCIDR, "10.0.0.200")))
@@ -153,12 +152,6 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 		env.Nodes.AwaitUsable(ctx, "node-1", "node-2")
 	})
 
-	DescribeTable("makes and removes routes although the API refuses at first with", Label("fault", "fake-only"), refusedRoutes,
-		Entry("429 without the API's code", fault.HTTPStatus(http.StatusTooManyRequests)),
-		Entry("a body that is cut off after the change was made", fault.CutBody(10)),
-		Entry("an action that fails", fault.FailAction("", "")),
-	)
-
 	DescribeTable("removes no route because of an answer that proves nothing", Label("fault", "fake-only"), keepsRoutes,
 		Entry("about servers: 200 with an empty object", "server", jsonBody(http.StatusOK, `{}`)),
 		Entry("about servers: 200 with an empty list that is not the API's", "server", jsonBody(http.StatusOK, `{"servers":[]}`)),
@@ -174,7 +167,7 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 		route := env.Routes.Of(ctx, "node-1", server)
 		env.CCM.ExpectNoWrites(ctx)
 		Expect(env.Routes.List(ctx)).To(BeEmpty())
-		Expect(networkUnavailable(env.Nodes.Get(ctx, "node-1"))).To(BeNil())
+		Expect(env.Nodes.Get(ctx, "node-1").Status.Conditions).NotTo(ContainElement(HaveField("Type", corev1.NodeNetworkUnavailable)))
 
 		Expect(ccm.Stop(ctx)).To(Succeed())
 		env.CCM.Start(ctx, framework.CCMOptions{})
@@ -192,48 +185,13 @@ func ccmCount(env *hetzner.Env, route string, status int) int {
 	return env.Cloud.Journal.Count(journal.Filter{Client: framework.Current().CCM.UserAgent, Route: route, Status: status})
 }
 
-// networkUnavailable returns a node's condition of that name, nil if it has none.
-func networkUnavailable(n *corev1.Node) *corev1.NodeCondition {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeNetworkUnavailable {
-			return &c
-		}
-	}
-	return nil
-}
-
 // awaitNetwork waits until a node's NetworkUnavailable condition has a status for a reason.
 func awaitNetwork(ctx context.Context, env *hetzner.Env, name string, status corev1.ConditionStatus, reason string) {
 	GinkgoHelper()
 	env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
-		c := networkUnavailable(n)
-		g.Expect(c).NotTo(BeNil())
-		g.Expect(c.Status).To(Equal(status))
-		g.Expect(c.Reason).To(Equal(reason))
+		g.Expect(n.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable),
+			HaveField("Status", status), HaveField("Reason", reason))))
 	})
-}
-
-// refusedRoutes checks that a route is made, and later removed, although the first two requests meet an
-// effect.
-func refusedRoutes(ctx SpecContext, effect fault.Effect) {
-	env := hetzner.NewEnv(ctx, hetzner.Options{CCM: map[string]string{
-		"HCLOUD_REQUEST_TIMEOUT": "500ms", "HCLOUD_RESYNC_INTERVAL": "1s",
-	}})
-	server := env.Nodes.Create(ctx, "node-1")[0]
-	route := env.Routes.Of(ctx, "node-1", server)
-	env.Routes.Await(ctx, route)
-
-	add, _ := env.Cloud.Faults.Add(fault.Rule{Method: "POST", Route: addRoute, First: 2, Effect: effect})
-	remove, _ := env.Cloud.Faults.Add(fault.Rule{Method: "POST", Route: deleteRoute, First: 2, Effect: effect})
-	other := env.Servers.Create(ctx, "node-2")
-	env.Routes.Await(ctx, route, env.Routes.Of(ctx, "node-2", other))
-	env.Nodes.AwaitUsable(ctx, "node-2")
-	env.Cloud.Faults.Await(ctx, add, 1)
-
-	env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
-	env.Servers.Delete(ctx, server)
-	env.Routes.Await(ctx, env.Routes.Of(ctx, "node-2", other))
-	env.Cloud.Faults.Await(ctx, remove, 1)
 }
 
 // keepsRoutes checks that routes stay while all reads of a kind of resource meet an effect, and that

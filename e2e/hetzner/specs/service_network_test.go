@@ -129,13 +129,13 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 			env.Services.Create(ctx, "web")
 			address := env.Traffic.AwaitServed(ctx, "web")
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
-			stream := env.Traffic.Stream(ctx, address, framework.Port)
+			load := env.Traffic.Load(ctx, address, framework.Port)
 			env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 				g.Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
 			})
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy("node-1", "node-2"))
-			stream.ExpectUndisturbed()
+			load.ExpectUndisturbed(ctx)
 		})
 
 	It("gives the load balancer the private address that was asked for", framework.Needs(framework.PrivateAddress),

@@ -62,8 +62,10 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 			before := env.LoadBalancers.Of(ctx, "web")
 			Expect(before.LoadBalancerType.Name).To(Equal("lb11"))
 			Expect(before.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
-			conn := env.Traffic.Connect(ctx, address, framework.Port)
-			stream := env.Traffic.Stream(ctx, address, framework.Port)
+			client, url := env.Traffic.Client(framework.ClientOptions{KeepAlive: true}), framework.URL("http", address, framework.Port)
+			first, err := env.Traffic.GetURL(ctx, client, url)
+			Expect(err).NotTo(HaveOccurred())
+			load := env.Traffic.Load(ctx, address, framework.Port)
 
 			env.Services.Update(ctx, "web", annotate(map[string]string{
 				"type": "lb21", "algorithm-type": "least_connections", "name": env.Unique("front"), "ipv4-rdns": "front.example.com",
@@ -75,9 +77,10 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 				g.Expect(lb.Name).To(Equal(env.Unique("front")))
 				g.Expect(lb.PublicNet.IPv4.DNSPtr).To(Equal("front.example.com"))
 			})
-			_, err := conn.Ask(ctx)
+			last, err := env.Traffic.GetURL(ctx, client, url)
 			Expect(err).NotTo(HaveOccurred())
-			stream.ExpectUndisturbed()
+			Expect(last.Peer).To(Equal(first.Peer), "the connection was cut")
+			load.ExpectUndisturbed(ctx)
 			env.CCM.ExpectNoServiceWrites(ctx)
 		})
 

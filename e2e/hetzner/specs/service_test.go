@@ -1,8 +1,6 @@
 package specs
 
 import (
-	"fmt"
-
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,31 +11,6 @@ import (
 )
 
 var _ = Describe("Service", Label("service"), func() {
-	It("is deleted with its load balancer, whose ports close and whose addresses become free", Label("dataplane", framework.OwnCloud),
-		func(ctx SpecContext) {
-			// There are two public addresses: a third Service can be served only if deletion frees them.
-			env := hetzner.NewEnv(ctx, hetzner.Options{LoadBalancerBits: 30})
-			env.Nodes.Create(ctx, "node-1")
-			var private string
-			for i := range 3 {
-				name := fmt.Sprintf("web-%d", i)
-				env.Services.Create(ctx, name)
-				address := env.Traffic.AwaitServed(ctx, name)
-				lb := env.LoadBalancers.Of(ctx, name)
-				Expect(lb.PrivateNet).To(HaveLen(1))
-				if i == 0 {
-					private = lb.PrivateNet[0].IP.String()
-				}
-				Expect(lb.PrivateNet[0].IP.String()).To(Equal(private), "the address in the network was not freed")
-
-				env.Services.Delete(ctx, name)
-				env.Services.AwaitGone(ctx, name)
-				Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
-				Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue(), "%s:%d still listens", address, framework.Port)
-				Expect(env.Cloud.Fake.DataPlane().Endpoints(lb.ID)).To(BeEmpty())
-			}
-		})
-
 	It("says that it has more ports than the load balancer's type has room for, and gets them with a larger type",
 		framework.Needs(framework.TypeLimits), func(ctx SpecContext) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{})

@@ -19,10 +19,7 @@ function note(changes) {
 }
 
 function route() {
-  if (!runs.length) {
-    show(main, h('p', {class: 'empty'}, 'No run has left results yet.'));
-    return;
-  }
+  if (!runs.length) return show(main, h('p', {class: 'empty'}, 'No run has left results yet.'));
   const {name, spec, all} = wanted();
   const wasHidden = panel.hidden;
   panel.hidden = !spec;
@@ -30,10 +27,7 @@ function route() {
   // Links keep the rest of the address, so they are made anew with the view.
   if (all !== shown) views[name](main);
   shown = all;
-  for (const a of document.querySelectorAll('header nav a')) {
-    if (a.hash === `#view=${name}`) a.setAttribute('aria-current', 'page');
-    else a.removeAttribute('aria-current');
-  }
+  for (const a of document.querySelectorAll('header nav a')) a.ariaCurrent = a.hash === `#view=${name}` ? 'page' : null;
   if (spec) {
     detail(panel);
     if (wasHidden) {

@@ -23,17 +23,15 @@ function changes(before, after, factor) {
 const newest = run => runs.find(r => r !== run && !r.label && r.ccm === run.ccm && r.cluster === run.cluster);
 
 function compare(main) {
-  const now = address(), list = h('div');
-  const byKey = key => runs.find(r => r.key === key);
-  const loaded = runs.find(r => r.label);
-  let before = byKey(now.before) ?? loaded ?? runs[0];
-  let after = byKey(now.after) ?? newest(before) ?? runs.find(r => r !== before) ?? before;
-  let factor = Math.max(1, +now.factor || 2);
+  const list = h('div'), byKey = key => runs.find(r => r.key === key);
+  let before, after, factor;
   const options = runs.map(r => [r.key, `${r.title}, ${day(r.time)}`]);
   const set = name => value => { note({[name]: value}); read(); };
   function read() {
-    const {before: b, after: a, factor: f} = address();
-    [before, after, factor] = [byKey(b) ?? before, byKey(a) ?? after, Math.max(1, +f || 2)];
+    const now = address();
+    before = byKey(now.before) ?? before ?? runs.find(r => r.label) ?? runs[0];
+    after = byKey(now.after) ?? after ?? newest(before) ?? runs.find(r => r !== before) ?? before;
+    factor = Math.max(1, +now.factor || 2);
     draw();
   }
   async function load(event) {
@@ -50,6 +48,7 @@ function compare(main) {
       say(`${file.name} was not loaded: ${error.message}`, true);
     }
   }
+  read();
   show(main, h('h2', {}, 'Compare two runs'), h('p', {class: 'tools'}, choice('Before', 'before', options, before.key, set('before')),
     choice('After', 'after', options, after.key, set('after')),
     labelled('Slower by a factor of', h('input', {type: 'number', min: 1, step: 'any', value: factor, 'data-key': 'factor', onchange: e => set('factor')(e.target.value)})),
@@ -63,5 +62,4 @@ function compare(main) {
     sections.filter(([name]) => found[name].length).map(([name, mood]) => h('section', {}, h('h3', {class: mood}, `${name} (${found[name].length})`),
       table(name, ['Promise', 'Before', 'After'], found[name].map(([s, a, b]) => [specLink(s.name, b ? after.key : before.key), cell(a), cell(b)]), ''))));
   }
-  draw();
 }

@@ -4,10 +4,7 @@ function detail(panel) {
   const {spec: name, run: key} = address();
   const s = specs.find(x => x.name === name);
   const close = h('a', {class: 'button close', href: link({spec: '', run: ''}), 'data-key': 'close'}, 'Close');
-  if (!s) {
-    show(panel, close, h('h2', {}, 'This spec is in no run'), h('p', {}, name));
-    return;
-  }
+  if (!s) return show(panel, close, h('h2', {}, 'This spec is in no run'), h('p', {}, name));
   const there = runs.filter(r => s.in[r.key]);
   const run = there.find(r => r.key === key) ?? there.find(r => bad(s.in[r.key].result)) ?? there.find(r => s.in[r.key].begin) ?? there[0];
   const at = [s.source, s.container].find(place => data.sources?.[place]), source = data.sources?.[at];
