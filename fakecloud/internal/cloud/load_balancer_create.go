@@ -223,7 +223,7 @@ func (tx *Tx) claimPrimaryIP(lb *LoadBalancer, id int64, want IPType) (*PrimaryI
 	case ip.Location != nil && ip.Location.Name != lb.Location.Name:
 		return nil, ErrOperation("primary_ip_datacenter_mismatch", fmt.Sprintf("Primary IP %d is in another location", id))
 	}
-	if err := tx.RequireNoConflict(ip.Ref()); err != nil {
+	if err := tx.RequireUnlocked(ip.Ref()); err != nil {
 		return nil, err
 	}
 	tx.assignPrimaryIP(ip, lb.Ref())
@@ -265,7 +265,7 @@ func (p Project) DeleteLoadBalancer(id int64, atOnce bool) (action int64, st *St
 		if lb.DeleteProtection {
 			return ErrProtected("load balancer deletion is protected")
 		}
-		if err := tx.RequireNoConflict(lb.Ref()); err != nil {
+		if err := tx.RequireUnlocked(lb.Ref()); err != nil {
 			return err
 		}
 		if atOnce {
