@@ -123,7 +123,7 @@ func started(action int64, st *cloud.State, err error) (Response, error) {
 }
 
 // startedOn answers an operation without a body that starts an action.
-func startedOn(kind store.Kind, do func(cloud.Project, int64) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func startedOn(kind store.Kind, do func(cloud.Project, int64) (int64, *cloud.State, error)) handler {
 	return withID(kind, func(r *Request, id int64) (Response, error) { return started(do(r.Project, id)) })
 }
 

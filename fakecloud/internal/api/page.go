@@ -188,15 +188,15 @@ func compareBy[T any](a, b T, keys []sortKey, by map[string]func(a, b T) int) in
 	return 0
 }
 
-// Comparisons that all resources share.
-func compareID[T store.Object[T]](a, b T) int {
-	return cmp.Compare(a.Header().ID, b.Header().ID)
+// orders returns the comparisons for some of the fields that all resources have.
+func orders[T store.Object[T]](fields ...string) map[string]func(a, b T) int {
+	all := map[string]func(a, b T) int{"id": compareID[T], "name": compareName[T], "created": compareCreated[T]}
+	maps.DeleteFunc(all, func(field string, _ func(a, b T) int) bool { return !slices.Contains(fields, field) })
+	return all
 }
 
-func compareName[T store.Object[T]](a, b T) int {
-	return cmp.Compare(a.Header().Name, b.Header().Name)
-}
-
+func compareID[T store.Object[T]](a, b T) int   { return cmp.Compare(a.Header().ID, b.Header().ID) }
+func compareName[T store.Object[T]](a, b T) int { return cmp.Compare(a.Header().Name, b.Header().Name) }
 func compareCreated[T store.Object[T]](a, b T) int {
 	return a.Header().Created.Compare(b.Header().Created)
 }

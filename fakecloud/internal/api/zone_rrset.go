@@ -217,7 +217,7 @@ func changeRRSetTTL(r *Request, body struct {
 
 // changeRecords answers the actions that take a list of records.
 func changeRecords[R recordJSON | commentedRecord](do func(cloud.Project, string, string, string, []dns.Record) (int64, *cloud.State,
-	error)) func(*Request) (Response, error) {
+	error)) handler {
 	return withBody(func(r *Request, body struct {
 		Records []R `json:"records" check:"required,len=1:50"`
 	}) (Response, error) {
