@@ -102,11 +102,7 @@ func (s *Server) Ref() Ref { return Ref{KindServer, s.ID} }
 
 // PrivateNet returns the server's interface in a network.
 func (s *Server) PrivateNet(network int64) (ServerPrivateNet, bool) {
-	i := slices.IndexFunc(s.PrivateNets, func(n ServerPrivateNet) bool { return n.Network == network })
-	if i < 0 {
-		return ServerPrivateNet{}, false
-	}
-	return s.PrivateNets[i], true
+	return find(s.PrivateNets, func(n ServerPrivateNet) bool { return n.Network == network })
 }
 
 // SameRun reports whether the server has neither begun to start nor to stop since it was before.
