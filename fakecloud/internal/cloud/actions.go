@@ -183,9 +183,14 @@ func (t *ActionTable) Begin(l *store.ChangeLog) {
 	t.waiting.Share()
 }
 
-// start records a new action, or one of a snapshot.
+// start records a new action.
 func (t *ActionTable) start(a *Action) {
 	t.Put(a)
+	t.index(a)
+}
+
+// index adds an action to the indexes.
+func (t *ActionTable) index(a *Action) {
 	for _, r := range a.Resources {
 		t.byResource.Set(resourceAction{r.key(), a.ID})
 	}
@@ -236,12 +241,12 @@ func (t *ActionTable) Unfinished() int { return t.unfinished }
 
 // CountOfKind returns how many actions target any resource of a kind. With running, it counts only those that have not ended.
 func (t *ActionTable) CountOfKind(kind store.Kind, running bool) int {
-	return int(t.index(running).counts[Ref{Kind: kind}.key()>>kindShift])
+	return int(t.kinds(running).counts[Ref{Kind: kind}.key()>>kindShift])
 }
 
 // PageOfKind returns a page of the actions that CountOfKind counts. Its cost depends on the size of the page. The order is by id.
 func (t *ActionTable) PageOfKind(kind store.Kind, running bool, p store.Page) []*store.Entry[*Action] {
-	ids := t.index(running).page(kind, p)
+	ids := t.kinds(running).page(kind, p)
 	page := make([]*store.Entry[*Action], len(ids))
 	for i, id := range ids {
 		page[i], _ = t.Entry(id)
@@ -249,7 +254,7 @@ func (t *ActionTable) PageOfKind(kind store.Kind, running bool, p store.Page) []
 	return page
 }
 
-func (t *ActionTable) index(running bool) *kindIndex {
+func (t *ActionTable) kinds(running bool) *kindIndex {
 	if running {
 		return &t.running
 	}
@@ -260,7 +265,7 @@ func (t *ActionTable) index(running bool) *kindIndex {
 func (t *ActionTable) OfKind(kind store.Kind, running bool) iter.Seq[*store.Entry[*Action]] {
 	start := Ref{Kind: kind}.key()
 	return func(yield func(*store.Entry[*Action]) bool) {
-		t.index(running).keys.Ascend(start, func(key uint64) bool {
+		t.kinds(running).keys.Ascend(start, func(key uint64) bool {
 			if key>>kindShift != start>>kindShift {
 				return false
 			}
