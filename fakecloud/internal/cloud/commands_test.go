@@ -33,7 +33,8 @@ func TestThePageOfActionsIsTheTableOfCommands(t *testing.T) {
 	}
 	var b strings.Builder
 	b.WriteString("# The actions of fakecloud\n\n" +
-		"What each action locks, how long it takes with the profile `realistic`, and what it does. `make actions` takes all columns but the\n" +
+		"What each action locks, how long it takes with the profile `realistic`, and what it does. `make actions` takes all columns " +
+		"but the\n" +
 		"last from the table `commands` ([commands.go](internal/cloud/commands.go)). Where no source stands, the API document says\n" +
 		"so. Durations are rounded observations of users.\n\n" +
 		"| command | locks | shows, too | takes | effect |\n|---|---|---|--:|---|\n")

@@ -86,15 +86,11 @@ func (p Project) CreateFloatingIP(in CreateFloatingIP) (f *FloatingIP, action in
 // homeOfFloatingIP returns the home location of a new Floating IP: the given one, or the server's. Of the fields of an error,
 // server is first: a maintained client asserts the order.
 func (tx *Tx) homeOfFloatingIP(in CreateFloatingIP) (*Location, error) {
-	both := func(message string) error {
-		return ErrInvalidInput(
-			FieldError{Name: "server", Messages: []string{message}}, FieldError{Name: "home_location", Messages: []string{message}})
-	}
 	switch {
 	case in.Server == 0 && in.HomeLocation == "":
-		return nil, both("either home_location or server is required")
+		return nil, errFields("either home_location or server is required", "server", "home_location")
 	case in.Server != 0 && in.HomeLocation != "":
-		return nil, both("home_location and server are mutually exclusive")
+		return nil, errFields("home_location and server are mutually exclusive", "server", "home_location")
 	case in.HomeLocation != "":
 		l, ok := tx.Catalogue.Location(in.HomeLocation)
 		if !ok {

@@ -249,9 +249,7 @@ func (tx *Tx) placeOfPrimaryIP(in CreatePrimaryIP) (*Location, *Server, error) {
 	}
 	if in.Assignee == 0 {
 		if l == nil {
-			const missing = "either assignee_id or location is required"
-			return nil, nil, ErrInvalidInput(
-				FieldError{Name: "assignee_id", Messages: []string{missing}}, FieldError{Name: "location", Messages: []string{missing}})
+			return nil, nil, errFields("either assignee_id or location is required", "assignee_id", "location")
 		}
 		return l, nil, nil
 	}

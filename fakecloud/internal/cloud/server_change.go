@@ -164,16 +164,10 @@ func (e rebuild) amend(st *State, m *hypervisor.Guest) {
 func (p Project) ChangeServerProtection(id int64, del, rebuild *bool) (int64, *State, error) {
 	return act(p, inServers, id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		d, r := s.DeleteProtection, s.RebuildProtection
-		if del != nil {
-			d = *del
-		}
-		if rebuild != nil {
-			r = *rebuild
-		}
+		set(&d, del)
+		set(&r, rebuild)
 		if d != r {
-			const same = "delete and rebuild need to have the same value"
-			return ActionSpec{}, ErrInvalidInput(
-				FieldError{Name: "delete", Messages: []string{same}}, FieldError{Name: "rebuild", Messages: []string{same}})
+			return ActionSpec{}, errFields("delete and rebuild need to have the same value", "delete", "rebuild")
 		}
 		return ActionSpec{Command: "change_protection", Does: protection{Ref{KindServer, id}, d}}, nil
 	})

@@ -146,13 +146,9 @@ func (tx *Tx) placeOfVolume(in CreateVolume) (location *Location, server *Server
 	case in.Server == 0 && in.Automount:
 		return nil, nil, ErrField("automount", "needs a server")
 	case in.Automount && in.Format == "": // terraform-provider-hcloud issue 337
-		const message = "automount needs a format"
-		return nil, nil, ErrInvalidInput(
-			FieldError{Name: "format", Messages: []string{message}}, FieldError{Name: "automount", Messages: []string{message}})
+		return nil, nil, errFields("automount needs a format", "format", "automount")
 	case in.Server == 0 && location == nil:
-		const message = "either location or server is required"
-		return nil, nil, ErrInvalidInput(
-			FieldError{Name: "location", Messages: []string{message}}, FieldError{Name: "server", Messages: []string{message}})
+		return nil, nil, errFields("either location or server is required", "location", "server")
 	case in.Server == 0:
 		return location, nil, nil
 	}
