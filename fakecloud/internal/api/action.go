@@ -164,11 +164,7 @@ func actionsOf(st *cloud.State, ref cloud.Ref) actionList {
 // listActions answers with one page of actions.
 func listActions(r *Request, st *cloud.State, list actionList) (Response, error) {
 	q := r.Query()
-	p, err := parsePage(q)
-	if err != nil {
-		return Response{}, err
-	}
-	keys, err := parseSort(q, func(f string) bool { return actionSort[f] != nil })
+	p, keys, err := pageAndOrder(q, MaxPerPage, actionSort)
 	if err != nil {
 		return Response{}, err
 	}

@@ -75,10 +75,7 @@ func createCertificate(r *Request, body struct {
 		c, action, st, err := r.Project.CreateManagedCertificate(cloud.CreateManagedCertificate{
 			Name: body.Name, Labels: body.Labels, DomainNames: body.DomainNames,
 		})
-		if err != nil {
-			return Response{}, err
-		}
-		return created(c.ID, certificates.part(r, st, c.ID, c), actionPart(st, action)), nil
+		return certificates.created(r, c, st, err, actionPart(st, action))
 	}
 	var missing []cloud.FieldError
 	if body.Certificate == nil {
@@ -93,8 +90,5 @@ func createCertificate(r *Request, body struct {
 	c, st, err := r.Project.UploadCertificate(cloud.UploadCertificate{
 		Name: body.Name, Labels: body.Labels, Certificate: *body.Certificate, PrivateKey: *body.PrivateKey,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return created(c.ID, certificates.part(r, st, c.ID, c), Part{Key: "action", JSON: []byte("null")}), nil
+	return certificates.created(r, c, st, err, Part{Key: "action", JSON: []byte("null")})
 }

@@ -141,10 +141,7 @@ func createFirewall(r *Request, body struct {
 	f, actions, st, err := r.Project.CreateFirewall(cloud.CreateFirewall{
 		Name: body.Name, Labels: body.Labels, Rules: rulesOf(body.Rules), ApplyTo: targets,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return created(f.ID, firewalls.part(r, st, f.ID, f), startedPart("actions", st, actions)), nil
+	return firewalls.created(r, f, st, err, startedPart("actions", st, actions))
 }
 
 // updateFirewall is resource.update with a longest name.

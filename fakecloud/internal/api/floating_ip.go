@@ -59,11 +59,8 @@ func createFloatingIP(r *Request, body struct {
 		Name: body.Name, Type: cloud.IPType(body.Type), Server: deref(body.Server, 0),
 		HomeLocation: string(body.HomeLocation), Description: body.Description, Labels: body.Labels,
 	})
-	if err != nil {
-		return Response{}, err
-	}
 	// Without a server, the action is null.
-	return created(f.ID, floatingIPs.part(r, st, f.ID, f), actionPart(st, action)), nil
+	return floatingIPs.created(r, f, st, err, actionPart(st, action))
 }
 
 func updateFloatingIP(r *Request, id int64, body struct {

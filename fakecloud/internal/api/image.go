@@ -115,11 +115,7 @@ type shownImage struct {
 // listImages answers GET /images with one list of the catalogue's and the project's images.
 func listImages(r *Request) (Response, error) {
 	q := r.Query()
-	p, err := parsePage(q)
-	if err != nil {
-		return Response{}, err
-	}
-	keys, err := parseSort(q, func(f string) bool { return images.sort[f] != nil })
+	p, keys, err := pageAndOrder(q, MaxPerPage, images.sort)
 	if err != nil {
 		return Response{}, err
 	}

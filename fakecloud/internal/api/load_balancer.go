@@ -70,10 +70,7 @@ func createLoadBalancer(r *Request, body struct {
 		in.Targets = append(in.Targets, t.input())
 	}
 	lb, action, st, err := r.Project.CreateLoadBalancer(in)
-	if err != nil {
-		return Response{}, err
-	}
-	return created(lb.ID, loadBalancers.part(r, st, lb.ID, lb), actionPart(st, action)), nil
+	return loadBalancers.created(r, lb, st, err, actionPart(st, action))
 }
 
 // deleteLoadBalancer answers with an action from LoadBalancerDeleteAction on, and with 204 before.

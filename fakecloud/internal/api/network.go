@@ -135,10 +135,7 @@ func createNetwork(r *Request, body struct {
 		in.Routes = append(in.Routes, cloud.Route(route))
 	}
 	n, st, err := r.Project.CreateNetwork(in)
-	if err != nil {
-		return Response{}, err
-	}
-	return created(n.ID, networks.part(r, st, n.ID, n)), nil
+	return networks.created(r, n, st, err)
 }
 
 func updateNetwork(r *Request, id int64, body struct {
@@ -183,11 +180,7 @@ var memberSort = map[string]func(a, b cloud.NetworkMember) int{
 // listNetworkMembers answers GET /networks/{id}/members.
 func listNetworkMembers(r *Request, id int64) (Response, error) {
 	q := r.Query()
-	p, err := parsePage(q)
-	if err != nil {
-		return Response{}, err
-	}
-	keys, err := parseSort(q, func(f string) bool { return memberSort[f] != nil })
+	p, keys, err := pageAndOrder(q, MaxPerPage, memberSort)
 	if err != nil {
 		return Response{}, err
 	}

@@ -169,6 +169,14 @@ func parseSort(q url.Values, allowed func(string) bool) ([]sortKey, error) {
 	return keys, nil
 }
 
+// pageAndOrder reads page, per_page up to most, and sort, with the orders of a list.
+func pageAndOrder[F any](q url.Values, most int, orders map[string]F) (p page, keys []sortKey, err error) {
+	if p, err = parsePageUpTo(q, most); err == nil {
+		keys, err = parseSort(q, func(f string) bool { _, ok := orders[f]; return ok })
+	}
+	return p, keys, err
+}
+
 // sortEntries sorts by several keys. Entries that are equal in all keys stay in the order of ids.
 func sortEntries[T store.Object[T]](entries []*store.Entry[T], keys []sortKey, by map[string]func(a, b T) int) {
 	slices.SortStableFunc(entries, func(a, b *store.Entry[T]) int { return compareBy(a.Value, b.Value, keys, by) })

@@ -37,9 +37,6 @@ func createPlacementGroup(r *Request, body struct {
 	Labels map[string]string `json:"labels"`
 }) (Response, error) {
 	g, st, err := r.Project.CreatePlacementGroup(cloud.CreatePlacementGroup{Name: body.Name, Type: body.Type, Labels: body.Labels})
-	if err != nil {
-		return Response{}, err
-	}
 	// The group exists at once, without an action.
-	return created(g.ID, placementGroups.part(r, st, g.ID, g), Part{Key: "action", JSON: []byte("null")}), nil
+	return placementGroups.created(r, g, st, err, Part{Key: "action", JSON: []byte("null")})
 }

@@ -133,11 +133,8 @@ func createPrimaryIP(r *Request, body struct {
 		Name: body.Name, Type: cloud.IPType(body.Type), Location: location,
 		Assignee: deref(body.AssigneeID, 0), AutoDelete: body.AutoDelete, Labels: body.Labels,
 	})
-	if err != nil {
-		return Response{}, err
-	}
 	// Without an assignee, the action is null, not absent.
-	return created(ip.ID, primaryIPs.part(r, st, ip.ID, ip), actionPart(st, action)), nil
+	return primaryIPs.created(r, ip, st, err, actionPart(st, action))
 }
 
 func updatePrimaryIP(r *Request, id int64, body struct {

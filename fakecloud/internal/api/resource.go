@@ -162,11 +162,7 @@ func unfiltered(q url.Values) bool {
 // page returns the page of the list that the request asks for.
 func (d *resource[T]) page(r *Request, st *cloud.State) (Response, error) {
 	q := r.Query()
-	p, err := parsePage(q)
-	if err != nil {
-		return Response{}, err
-	}
-	keys, err := parseSort(q, func(f string) bool { return d.sort[f] != nil })
+	p, keys, err := pageAndOrder(q, MaxPerPage, d.sort)
 	if err != nil {
 		return Response{}, err
 	}
@@ -303,6 +299,15 @@ func (d *resource[T]) update(do func(cloud.Project, int64, cloud.UpdateResource)
 		st, err := do(r.Project, id, cloud.UpdateResource{Name: body.Name, Labels: body.Labels})
 		return d.updated(r, id, st, err)
 	})
+}
+
+// created answers a request that has created a resource: 201, with other parts after the resource.
+func (d *resource[T]) created(r *Request, v T, st *cloud.State, err error, parts ...Part) (Response, error) {
+	if err != nil {
+		return Response{}, err
+	}
+	id := v.Header().ID
+	return Response{Status: http.StatusCreated, Parts: append([]Part{d.part(r, st, id, v)}, parts...), Created: id}, nil
 }
 
 // updated answers a request that has changed a resource.

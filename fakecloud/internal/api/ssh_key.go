@@ -47,8 +47,5 @@ func createSSHKey(r *Request, body struct {
 	key, st, err := r.Project.CreateSSHKey(cloud.CreateSSHKey{
 		Name: body.Name, PublicKey: body.PublicKey, Labels: body.Labels,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return created(key.ID, sshKeys.part(r, st, key.ID, key)), nil
+	return sshKeys.created(r, key, st, err)
 }

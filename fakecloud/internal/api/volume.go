@@ -61,11 +61,7 @@ func createVolume(r *Request, body struct {
 		Name: body.Name, Size: body.Size, Location: string(body.Location), Server: deref(body.Server, 0),
 		Automount: body.Automount, Format: body.Format, Labels: body.Labels,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return created(out.Volume.ID, volumes.part(r, st, out.Volume.ID, out.Volume), actionPart(st, out.Action),
-		startedPart("next_actions", st, out.NextActions)), nil
+	return volumes.created(r, out.Volume, st, err, actionPart(st, out.Action), startedPart("next_actions", st, out.NextActions))
 }
 
 func attachVolume(r *Request, id int64, body struct {

@@ -106,10 +106,7 @@ func createZone(r *Request, body struct {
 		in.RRSets = append(in.RRSets, s.input())
 	}
 	z, action, st, err := r.Project.CreateZone(in)
-	if err != nil {
-		return Response{}, err
-	}
-	return created(z.ID, zones.part(r, st, z.ID, z), actionPart(st, action)), nil
+	return zones.created(r, z, st, err, actionPart(st, action))
 }
 
 func updateZone(r *Request, body struct {

@@ -101,11 +101,7 @@ func (r *Request) rrType() string { return r.param("rr_type") }
 
 func listRRSets(r *Request) (Response, error) {
 	q := r.Query()
-	p, err := parsePageUpTo(q, maxRRSetsPerPage)
-	if err != nil {
-		return Response{}, err
-	}
-	keys, err := parseSort(q, func(f string) bool { return rrsetSort[f] != nil })
+	p, keys, err := pageAndOrder(q, maxRRSetsPerPage, rrsetSort)
 	if err != nil {
 		return Response{}, err
 	}
