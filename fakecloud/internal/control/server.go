@@ -51,7 +51,7 @@ func Endpoints() []Endpoint {
 		{"GET", "/journal/await", "wait until n= requests (default 1) are in the journal; the same parameters select; 504 after timeout= " +
 			"(default 30s) of the machine's time", awaitJournal, nil},
 		{"GET", "/journal/{seq}", "one request with its body and that of its answer, without secrets; the bodies of the latest 1,000 " +
-			"requests are kept, 16 KiB of each, from the first look at the page or at /metrics on", getExchange, nil},
+			"requests are kept, 16 KiB of each, from the first look at the page or at /metrics on", numbered("seq", getExchange), nil},
 		{"DELETE", "/journal", "empty the journal", deleteJournal, nil},
 		{"GET", "/faults", "the fault rules, and how many requests each has selected and taken", listFaults, nil},
 		{"POST", "/faults", `add a fault rule: {"method": "POST", "route": "/servers", "first": 2, "effect": {"kind": "api_error", ` +
@@ -88,11 +88,11 @@ func Endpoints() []Endpoint {
 			`attach a hypervisor while the client reads the answer: JSON lines, first the servers, then tasks; {"name": "kind", "selector": "role=node", "task_timeout": "5m", "grace": "15s"}`, nil, attachHypervisor},
 		{"DELETE", "/hypervisors/{hypervisor}", "detach a hypervisor: the actions that wait for it fail", detachHypervisor, nil},
 		{"POST", "/hypervisors/{hypervisor}/tasks/{action}", `end the action of a task: {} with success, {"error": {"code": ` +
-			`"resource_unavailable", "message": "no room"}} with a failure`, body(completeTask), nil},
+			`"resource_unavailable", "message": "no room"}} with a failure`, numberedBody("action", completeTask), nil},
 		{"POST", "/hypervisors/{hypervisor}/servers/{server}",
-			`report that a server's guest started or stopped by itself: {"running": false}`, body(reportGuest), nil},
+			`report that a server's guest started or stopped by itself: {"running": false}`, numberedBody("server", reportGuest), nil},
 		{"PUT", "/servers/{server}/usage",
-			`report what a server uses, for its metrics: {"cpu": 150, "disk_read_ops": 4, "disk_write_ops": 9, "disk_read_bytes": 4e4, "disk_write_bytes": 2e5, "packets_in": 35, "packets_out": 30, "bytes_in": 2e4, "bytes_out": 1e4}, percent of one core and averages per second; what is missing is 0; report again within a minute`, body(reportServerUsage), nil},
+			`report what a server uses, for its metrics: {"cpu": 150, "disk_read_ops": 4, "disk_write_ops": 9, "disk_read_bytes": 4e4, "disk_write_bytes": 2e5, "packets_in": 35, "packets_out": 30, "bytes_in": 2e4, "bytes_out": 1e4}, percent of one core and averages per second; what is missing is 0; report again within a minute`, numberedBody("server", reportServerUsage), nil},
 		{"GET", "/load_balancer_endpoints",
 			"where load balancers listen on this machine, and which ports could not be bound", listLoadBalancerEndpoints, nil},
 		{"GET", "/rate_limit", "requests per hour and project; 0 means no limit", getRateLimit, nil},
@@ -109,15 +109,17 @@ func Endpoints() []Endpoint {
 		{"POST", "/scenarios", `start a scenario: {"scenario": "sold-out=cx23@fsn1"}, or the text of a file: {"scenario": "mine", ` +
 			`"file": "name: …"}`, body(startScenario), nil},
 		{"DELETE", "/scenarios/{scenario}",
-			"end a scenario, by its id: what it has changed is as before; what someone else has changed meanwhile stays", endScenario, nil},
+			"end a scenario, by its id: what it has changed is as before; what someone else has changed meanwhile stays",
+			numbered("scenario", endScenario), nil},
 		{"GET", "/projects", "all projects, and which were made for unknown tokens", listProjects, nil},
 		{"POST", "/projects", `create a project and a token for it: {"name": "staging"}; "token" sets the token`, body(addProject), nil},
-		{"DELETE", "/projects/{project}", "drop a project with its tokens, all that it owns, and its fault rules", dropProject, nil},
+		{"DELETE", "/projects/{project}", "drop a project with its tokens, all that it owns, and its fault rules",
+			numbered("project", dropProject), nil},
 		{"POST", "/projects/{project}/reset", `reset one project: its resources, its requests in the journal, the fault rules that ` +
-			`select it by its id, its rate limit; {"keep": ["journal"]} keeps some of them`, body(resetProject), nil},
-		{"GET", "/projects/{project}/limits", "how many resources of each kind a project may own", getLimits, nil},
+			`select it by its id, its rate limit; {"keep": ["journal"]} keeps some of them`, numberedBody("project", resetProject), nil},
+		{"GET", "/projects/{project}/limits", "how many resources of each kind a project may own", numbered("project", getLimits), nil},
 		{"PUT", "/projects/{project}/limits",
-			`replace the limits of a project: {"server": 10, "primary_ip": 20}; {} removes all`, body(setLimits), nil},
+			`replace the limits of a project: {"server": 10, "primary_ip": 20}; {} removes all`, numberedBody("project", setLimits), nil},
 		{"GET", "/tokens/{token}", "the project of a token", getToken, nil},
 		{"POST", "/tokens", `make a token: {"project": 1, "read_only": true}; "token" sets the token`, body(addToken), nil},
 		{"PUT", "/tokens/{token}",
