@@ -3,8 +3,6 @@ package remote
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 
@@ -39,14 +37,7 @@ func (c *Client) ResetCatalogue(ctx context.Context) error {
 
 // catalogueError adds the error of package catalogue that an answer stands for.
 func catalogueError(err error) error {
-	e := (*Error)(nil)
-	switch {
-	case notFound(err):
-		return fmt.Errorf("%w: %w", catalogue.ErrNotFound, err)
-	case errors.As(err, &e) && e.Status == http.StatusConflict:
-		return fmt.Errorf("%w: %w", catalogue.ErrExists, err)
-	}
-	return err
+	return as(as(err, http.StatusNotFound, catalogue.ErrNotFound), http.StatusConflict, catalogue.ErrExists)
 }
 
 // Limits returns how many resources of each kind a project may own: see fakecloud.Cloud.Limits.

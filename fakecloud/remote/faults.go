@@ -18,18 +18,26 @@ func (c *Client) Faults() fault.Rules { return rules{c} }
 type rules struct{ c *Client }
 
 // notFound reports whether the control API says that something does not exist.
-func notFound(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusNotFound && !e.Foreign
+func notFound(err error) bool { return has(err, http.StatusNotFound) }
+
+// has reports whether an error is an answer of the control API with a status.
+func has(err error, status int) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Status == status && !e.Foreign
+}
+
+// as adds the error that an answer with a status stands for.
+func as(err error, status int, known error) error {
+	if has(err, status) {
+		return fmt.Errorf("%w: %w", known, err)
+	}
+	return err
 }
 
 // Add implements fault.Rules.
 func (r rules) Add(ctx context.Context, rule fault.Rule) (fault.Rule, error) {
 	added, err := field[fault.Status](ctx, r.c, "fault", http.MethodPost, "/faults", nil, rule)
-	if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
-		err = fmt.Errorf("%w: %w", fault.ErrExists, err)
-	}
-	return added.Rule, err
+	return added.Rule, as(err, http.StatusConflict, fault.ErrExists)
 }
 
 // Remove implements fault.Rules.

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -23,7 +22,7 @@ func (s scenarios) Start(ctx context.Context, start string) (scenario.Running, e
 		return scenario.Running{}, err
 	}
 	running, err := field[scenario.Running](ctx, s.c, "scenario", http.MethodPost, "/scenarios", nil, in)
-	return running, scenarioError(err)
+	return running, as(err, http.StatusNotFound, scenario.ErrNotFound)
 }
 
 // List implements scenario.Scenarios.
@@ -38,13 +37,6 @@ func (s scenarios) Available(ctx context.Context) ([]scenario.Available, error) 
 
 // End implements scenario.Scenarios.
 func (s scenarios) End(ctx context.Context, id int64) error {
-	return scenarioError(s.c.call(ctx, http.MethodDelete, "/scenarios/"+strconv.FormatInt(id, 10), nil, nil, nil))
-}
-
-// scenarioError adds the error of package scenario that an answer stands for.
-func scenarioError(err error) error {
-	if notFound(err) {
-		return fmt.Errorf("%w: %w", scenario.ErrNotFound, err)
-	}
-	return err
+	err := s.c.call(ctx, http.MethodDelete, "/scenarios/"+strconv.FormatInt(id, 10), nil, nil, nil)
+	return as(err, http.StatusNotFound, scenario.ErrNotFound)
 }

@@ -38,10 +38,7 @@ func newStartCommand(lookup func(string) (string, bool)) *cobra.Command {
 			started.warnRealToken(cmd.ErrOrStderr(), lookup)
 			err = started.export(cmd.OutOrStdout(), shellPOSIX)
 		}
-		if err != nil {
-			return fmt.Errorf("start: %w", err)
-		}
-		return nil
+		return named(cmd, err)
 	}
 	s.add(cmd.Flags())
 	flags.addStateFile(cmd)
@@ -150,10 +147,7 @@ func newStopCommand() *cobra.Command {
 	var flags clientFlags
 	cmd := &cobra.Command{Use: "stop", Short: "Stop the server of fakecloud start, and wait until it has ended", Args: arguments(0, 0)}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := stopServer(cmd.Context(), &flags, cmd.OutOrStdout()); err != nil {
-			return fmt.Errorf("stop: %w", err)
-		}
-		return nil
+		return named(cmd, stopServer(cmd.Context(), &flags, cmd.OutOrStdout()))
 	}
 	flags.addStateFile(cmd)
 	return cmd
@@ -206,10 +200,7 @@ func newEnvCommand(lookup func(string) (string, bool)) *cobra.Command {
 			s.warnRealToken(cmd.ErrOrStderr(), lookup)
 			err = s.export(cmd.OutOrStdout(), *shell)
 		}
-		if err != nil {
-			return fmt.Errorf("env: %w", err)
-		}
-		return nil
+		return named(cmd, err)
 	}
 	flags.addStateFile(cmd)
 	return cmd

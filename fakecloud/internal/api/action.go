@@ -123,7 +123,7 @@ func started(action int64, st *cloud.State, err error) (Response, error) {
 }
 
 // startedOn answers an operation without a body that starts an action.
-func startedOn(kind store.Kind, do func(cloud.Project, int64) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func startedOn(kind store.Kind, do func(cloud.Project, int64) (int64, *cloud.State, error)) handler {
 	return withID(kind, func(r *Request, id int64) (Response, error) { return started(do(r.Project, id)) })
 }
 
@@ -164,11 +164,7 @@ func actionsOf(st *cloud.State, ref cloud.Ref) actionList {
 // listActions answers with one page of actions.
 func listActions(r *Request, st *cloud.State, list actionList) (Response, error) {
 	q := r.Query()
-	p, err := parsePage(q)
-	if err != nil {
-		return Response{}, err
-	}
-	keys, err := parseSort(q, func(f string) bool { return actionSort[f] != nil })
+	p, keys, err := pageAndOrder(q, MaxPerPage, actionSort)
 	if err != nil {
 		return Response{}, err
 	}

@@ -145,6 +145,14 @@ func (l *staticList[T]) find(r *Request, c *cloud.Catalogue) ([]*T, error) {
 	return found, nil
 }
 
+// routes returns the two operations.
+func (l *staticList[T]) routes() []Route {
+	return []Route{
+		{http.MethodGet, "/" + l.plural, "list_" + l.plural, l.list},
+		{http.MethodGet, "/" + l.plural + "/{id}", "get_" + l.singular, l.get},
+	}
+}
+
 type deprecationJSON struct {
 	Announced        timeJSON `json:"announced"`
 	UnavailableAfter timeJSON `json:"unavailable_after"`

@@ -1,8 +1,7 @@
 package api
 
 import (
-	"net/http"
-	"net/url"
+	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
@@ -51,28 +50,16 @@ var certificates = &resource[*cloud.Certificate]{
 	singular: "certificate", plural: "certificates", kind: cloud.KindCertificate,
 	table:  func(st *cloud.State) *store.Table[*cloud.Certificate] { return &st.Certificates },
 	encode: func(_ Date, _ *cloud.State, c *cloud.Certificate) any { return encodeCertificate(c) },
-	sort: map[string]func(a, b *cloud.Certificate) int{
-		"id": compareID[*cloud.Certificate], "name": compareName[*cloud.Certificate], "created": compareCreated[*cloud.Certificate],
-	},
-	filter: func(q url.Values) (func(*cloud.State, *cloud.Certificate) bool, error) {
-		types, err := oneOf(q, "type", cloud.CertificateUploaded, cloud.CertificateManaged)
-		if err != nil || len(q["type"]) == 0 {
-			return nil, err
-		}
-		return func(_ *cloud.State, c *cloud.Certificate) bool { return types(c.Type) }, nil
-	},
+	sort:   orders[*cloud.Certificate]("id", "name", "created"),
+	filter: filterBy("type", func(c *cloud.Certificate) string { return c.Type }, cloud.CertificateUploaded, cloud.CertificateManaged),
 }
 
 func certificateRoutes() []Route {
-	return append(actionRoutesOf(certificates), []Route{
-		{http.MethodGet, "/certificates", "list_certificates", certificates.list},
-		{http.MethodPost, "/certificates", "create_certificate", withBody(createCertificate)},
-		{http.MethodGet, "/certificates/{id}", "get_certificate", certificates.get},
-		{http.MethodPut, "/certificates/{id}", "update_certificate", certificates.update(cloud.Project.UpdateCertificate)},
-		{http.MethodDelete, "/certificates/{id}", "delete_certificate", certificates.remove(cloud.Project.DeleteCertificate)},
-		{http.MethodPost, "/certificates/{id}/actions/retry", "retry_certificate",
-			startedOn(cloud.KindCertificate, cloud.Project.RetryCertificate)},
-	}...)
+	return slices.Concat(certificates.routes(withBody(createCertificate), certificates.update(cloud.Project.UpdateCertificate),
+		certificates.remove(cloud.Project.DeleteCertificate),
+	), []Route{
+		certificates.action("retry", startedOn(cloud.KindCertificate, cloud.Project.RetryCertificate)),
+	}, actionRoutesOf(certificates))
 }
 
 // createCertificate reads the fields that the type needs and ignores those of the other type.
@@ -88,10 +75,7 @@ func createCertificate(r *Request, body struct {
 		c, action, st, err := r.Project.CreateManagedCertificate(cloud.CreateManagedCertificate{
 			Name: body.Name, Labels: body.Labels, DomainNames: body.DomainNames,
 		})
-		if err != nil {
-			return Response{}, err
-		}
-		return created(c.ID, certificates.part(r, st, c.ID, c), actionPart(st, action)), nil
+		return certificates.created(r, c, st, err, actionPart(st, action))
 	}
 	var missing []cloud.FieldError
 	if body.Certificate == nil {
@@ -106,8 +90,5 @@ func createCertificate(r *Request, body struct {
 	c, st, err := r.Project.UploadCertificate(cloud.UploadCertificate{
 		Name: body.Name, Labels: body.Labels, Certificate: *body.Certificate, PrivateKey: *body.PrivateKey,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return created(c.ID, certificates.part(r, st, c.ID, c), Part{Key: "action", JSON: []byte("null")}), nil
+	return certificates.created(r, c, st, err, Part{Key: "action", JSON: []byte("null")})
 }

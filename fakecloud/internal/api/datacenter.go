@@ -44,14 +44,23 @@ func encodeDatacenter(c *cloud.Catalogue, l *cloud.Location) datacenterJSON {
 	return datacenterJSON{l.Datacenter.ID, l.Datacenter.Name, l.Datacenter.Description, encodeLocation(l), types}
 }
 
-// datacentersOf returns the list of a catalogue's data centers: one for each location.
-func datacentersOf(c *cloud.Catalogue) *staticList[cloud.Location] {
-	return &staticList[cloud.Location]{
+// datacenters returns the list of data centers, for one request: one for each location.
+func datacenters() *staticList[cloud.Datacenter] {
+	var c *cloud.Catalogue
+	at := map[*cloud.Datacenter]*cloud.Location{}
+	return &staticList[cloud.Datacenter]{
 		singular: "datacenter", plural: "datacenters",
-		items:  func(c *cloud.Catalogue) []*cloud.Location { return c.Locations },
-		id:     func(l *cloud.Location) int64 { return l.Datacenter.ID },
-		name:   func(l *cloud.Location) string { return l.Datacenter.Name },
-		encode: func(_ Date, l *cloud.Location) any { return encodeDatacenter(c, l) },
+		items: func(now *cloud.Catalogue) (all []*cloud.Datacenter) {
+			c = now
+			for _, l := range c.Locations {
+				at[&l.Datacenter] = l
+				all = append(all, &l.Datacenter)
+			}
+			return all
+		},
+		id:     func(d *cloud.Datacenter) int64 { return d.ID },
+		name:   func(d *cloud.Datacenter) string { return d.Name },
+		encode: func(_ Date, d *cloud.Datacenter) any { return encodeDatacenter(c, at[d]) },
 	}
 }
 
@@ -76,38 +85,18 @@ func listDatacenters(r *Request) (Response, error) {
 	if !r.date.Before(DatacentersGone) {
 		return Response{}, cloud.ErrDeprecatedEndpoint(datacentersAnnouncement)
 	}
-	c := r.catalogue()
-	list := datacentersOf(c)
-	p, err := parsePage(r.Query())
-	if err != nil {
-		return Response{}, err
-	}
-	found, err := list.find(r, c)
-	if err != nil {
-		return Response{}, err
-	}
-	resp := listResponse(r, list.plural, p, len(found), func(i int) []byte { return marshal(list.encode(r.date, found[i])) })
-	if len(c.Locations) > 0 {
+	resp, err := datacenters().list(r)
+	if c := r.catalogue(); err == nil && len(c.Locations) > 0 {
 		resp.Chunks[len(resp.Chunks)-1] = append([]byte(`,"recommendation":`), append(marshal(c.Locations[0].Datacenter.ID), '}')...)
 	}
-	return resp, nil
+	return resp, err
 }
 
 func getDatacenter(r *Request) (Response, error) {
 	if !r.date.Before(DatacentersGone) {
 		return Response{}, cloud.ErrDeprecatedEndpoint(datacentersAnnouncement)
 	}
-	id, err := r.ID("datacenter")
-	if err != nil {
-		return Response{}, err
-	}
-	c := r.catalogue()
-	for _, l := range c.Locations {
-		if l.Datacenter.ID == id {
-			return object(http.StatusOK, Part{Key: "datacenter", JSON: marshal(encodeDatacenter(c, l))}), nil
-		}
-	}
-	return Response{}, cloud.ErrNotFound("datacenter", id)
+	return datacenters().get(r)
 }
 
 // datacenterRoutes are the operations that DatacentersGone removed. They work with an earlier API date.

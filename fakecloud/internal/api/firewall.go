@@ -71,23 +71,17 @@ var firewalls = &resource[*cloud.Firewall]{
 	singular: "firewall", plural: "firewalls", kind: cloud.KindFirewall,
 	table:  func(st *cloud.State) *store.Table[*cloud.Firewall] { return &st.Firewalls },
 	encode: encodeFirewall,
-	sort: map[string]func(a, b *cloud.Firewall) int{
-		"id": compareID[*cloud.Firewall], "name": compareName[*cloud.Firewall], "created": compareCreated[*cloud.Firewall],
-	},
+	sort:   orders[*cloud.Firewall]("id", "name", "created"),
 }
 
 func firewallRoutes() []Route {
-	return slices.Concat([]Route{
-		{http.MethodGet, "/firewalls", "list_firewalls", firewalls.list},
-		{http.MethodPost, "/firewalls", "create_firewall", withBody(createFirewall)},
-		{http.MethodGet, "/firewalls/{id}", "get_firewall", firewalls.get},
-		{http.MethodPut, "/firewalls/{id}", "update_firewall", withIDAndBody(cloud.KindFirewall, updateFirewall)},
-		{http.MethodDelete, "/firewalls/{id}", "delete_firewall", firewalls.remove(cloud.Project.DeleteFirewall)},
-		{http.MethodPost, "/firewalls/{id}/actions/set_rules", "set_firewall_rules", withIDAndBody(cloud.KindFirewall, setFirewallRules)},
-		{http.MethodPost, "/firewalls/{id}/actions/apply_to_resources", "apply_firewall_to_resources",
-			withIDAndBody(cloud.KindFirewall, applyFirewall)},
-		{http.MethodPost, "/firewalls/{id}/actions/remove_from_resources", "remove_firewall_from_resources",
-			withIDAndBody(cloud.KindFirewall, removeFirewall)},
+	const kind = cloud.KindFirewall
+	return slices.Concat(firewalls.routes(
+		withBody(createFirewall), withIDAndBody(kind, updateFirewall), firewalls.remove(cloud.Project.DeleteFirewall),
+	), []Route{
+		firewalls.action("set_rules", withIDAndBody(kind, setFirewallRules)),
+		firewalls.action("apply_to_resources", withIDAndBody(kind, applyFirewall)),
+		firewalls.action("remove_from_resources", withIDAndBody(kind, removeFirewall)),
 	}, actionRoutesOf(firewalls))
 }
 
@@ -147,10 +141,7 @@ func createFirewall(r *Request, body struct {
 	f, actions, st, err := r.Project.CreateFirewall(cloud.CreateFirewall{
 		Name: body.Name, Labels: body.Labels, Rules: rulesOf(body.Rules), ApplyTo: targets,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return created(f.ID, firewalls.part(r, st, f.ID, f), startedPart("actions", st, actions)), nil
+	return firewalls.created(r, f, st, err, startedPart("actions", st, actions))
 }
 
 // updateFirewall is resource.update with a longest name.
@@ -159,10 +150,7 @@ func updateFirewall(r *Request, id int64, body struct {
 	Labels map[string]string `json:"labels"`
 }) (Response, error) {
 	st, err := r.Project.UpdateFirewall(id, cloud.UpdateResource{Name: body.Name, Labels: body.Labels})
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusOK, firewalls.part(r, st, id, nil)), nil
+	return firewalls.updated(r, id, st, err)
 }
 
 // startedAll answers a request that has started several actions.

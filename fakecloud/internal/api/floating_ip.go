@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
@@ -33,25 +32,18 @@ var floatingIPs = &resource[*cloud.FloatingIP]{
 			encodeLocation(f.HomeLocation), f.Blocked, protectionJSON{f.DeleteProtection}, f.Labels, timeJSON(f.Created),
 		}
 	},
-	sort: map[string]func(a, b *cloud.FloatingIP) int{
-		"id": compareID[*cloud.FloatingIP], "created": compareCreated[*cloud.FloatingIP],
-	},
+	sort: orders[*cloud.FloatingIP]("id", "created"),
 }
 
 func floatingIPRoutes() []Route {
-	return slices.Concat([]Route{
-		{http.MethodGet, "/floating_ips", "list_floating_ips", floatingIPs.list},
-		{http.MethodPost, "/floating_ips", "create_floating_ip", withBody(createFloatingIP)},
-		{http.MethodGet, "/floating_ips/{id}", "get_floating_ip", floatingIPs.get},
-		{http.MethodPut, "/floating_ips/{id}", "update_floating_ip", withIDAndBody(cloud.KindFloatingIP, updateFloatingIP)},
-		{http.MethodDelete, "/floating_ips/{id}", "delete_floating_ip", withID(cloud.KindFloatingIP, deleteFloatingIP)},
-		{http.MethodPost, "/floating_ips/{id}/actions/assign", "assign_floating_ip", withIDAndBody(cloud.KindFloatingIP, assignFloatingIP)},
-		{http.MethodPost, "/floating_ips/{id}/actions/unassign", "unassign_floating_ip",
-			startedOn(cloud.KindFloatingIP, cloud.Project.UnassignFloatingIP)},
-		{http.MethodPost, "/floating_ips/{id}/actions/change_dns_ptr", "change_floating_ip_dns_ptr",
-			withIDAndBody(cloud.KindFloatingIP, changeFloatingIPDNSPtr)},
-		{http.MethodPost, "/floating_ips/{id}/actions/change_protection", "change_floating_ip_protection",
-			setProtection(cloud.KindFloatingIP, cloud.Project.ChangeFloatingIPProtection)},
+	const kind = cloud.KindFloatingIP
+	return slices.Concat(floatingIPs.routes(
+		withBody(createFloatingIP), withIDAndBody(kind, updateFloatingIP), withID(kind, deleteFloatingIP),
+	), []Route{
+		floatingIPs.action("assign", withIDAndBody(kind, assignFloatingIP)),
+		floatingIPs.action("unassign", startedOn(kind, cloud.Project.UnassignFloatingIP)),
+		floatingIPs.action("change_dns_ptr", withIDAndBody(kind, changeFloatingIPDNSPtr)),
+		floatingIPs.action("change_protection", setProtection(kind, cloud.Project.ChangeFloatingIPProtection)),
 	}, actionRoutesOf(floatingIPs))
 }
 
@@ -67,11 +59,8 @@ func createFloatingIP(r *Request, body struct {
 		Name: body.Name, Type: cloud.IPType(body.Type), Server: deref(body.Server, 0),
 		HomeLocation: string(body.HomeLocation), Description: body.Description, Labels: body.Labels,
 	})
-	if err != nil {
-		return Response{}, err
-	}
 	// Without a server, the action is null.
-	return created(f.ID, floatingIPs.part(r, st, f.ID, f), actionPart(st, action)), nil
+	return floatingIPs.created(r, f, st, err, actionPart(st, action))
 }
 
 func updateFloatingIP(r *Request, id int64, body struct {
@@ -82,17 +71,11 @@ func updateFloatingIP(r *Request, id int64, body struct {
 	st, err := r.Project.UpdateFloatingIP(id, cloud.UpdateFloatingIP{
 		UpdateResource: cloud.UpdateResource{Name: body.Name, Labels: body.Labels}, Description: body.Description,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusOK, floatingIPs.part(r, st, id, nil)), nil
+	return floatingIPs.updated(r, id, st, err)
 }
 
 func deleteFloatingIP(r *Request, id int64) (Response, error) {
-	if err := r.Project.DeleteFloatingIP(id, r.date.Before(MustBeUnassigned)); err != nil {
-		return Response{}, err
-	}
-	return noContent(), nil
+	return noContent(r.Project.DeleteFloatingIP(id, r.date.Before(MustBeUnassigned)))
 }
 
 func assignFloatingIP(r *Request, id int64, body struct {

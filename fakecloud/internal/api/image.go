@@ -67,9 +67,7 @@ var images = &resource[*cloud.Image]{
 	singular: "image", plural: "images", kind: cloud.KindImage,
 	table:  func(st *cloud.State) *store.Table[*cloud.Image] { return &st.Images },
 	encode: func(d Date, _ *cloud.State, i *cloud.Image) any { return encodeImage(d, i) },
-	sort: map[string]func(a, b *cloud.Image) int{
-		"id": compareID[*cloud.Image], "name": compareName[*cloud.Image], "created": compareCreated[*cloud.Image],
-	},
+	sort:   orders[*cloud.Image]("id", "name", "created"),
 	filter: imageFilter,
 }
 
@@ -83,7 +81,7 @@ var systemImages = &staticList[cloud.Image]{
 }
 
 // imageFilter reads type, status, architecture and bound_to.
-func imageFilter(q url.Values) (func(*cloud.State, *cloud.Image) bool, error) {
+func imageFilter(q url.Values) (func(*cloud.Image) bool, error) {
 	types, err := oneOf(q, "type", "system", "app", "snapshot", "backup")
 	if err != nil {
 		return nil, err
@@ -102,7 +100,7 @@ func imageFilter(q url.Values) (func(*cloud.State, *cloud.Image) bool, error) {
 		}
 	}
 	bound, _ := oneOf(q, "bound_to") // any value is allowed
-	return func(_ *cloud.State, i *cloud.Image) bool {
+	return func(i *cloud.Image) bool {
 		return types(i.Type) && statuses(i.Status) && architectures(i.Architecture) &&
 			bound(strconv.FormatInt(i.BoundTo, 10))
 	}, nil
@@ -117,11 +115,7 @@ type shownImage struct {
 // listImages answers GET /images with one list of the catalogue's and the project's images.
 func listImages(r *Request) (Response, error) {
 	q := r.Query()
-	p, err := parsePage(q)
-	if err != nil {
-		return Response{}, err
-	}
-	keys, err := parseSort(q, func(f string) bool { return images.sort[f] != nil })
+	p, keys, err := pageAndOrder(q, MaxPerPage, images.sort)
 	if err != nil {
 		return Response{}, err
 	}
@@ -170,14 +164,11 @@ func updateImage(r *Request, id int64, body struct {
 	st, err := r.Project.UpdateImage(id, cloud.UpdateImage{
 		Description: body.Description, ToSnapshot: body.Type == cloud.ImageSnapshot, Labels: body.Labels,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusOK, images.part(r, st, id, nil)), nil
+	return images.updated(r, id, st, err)
 }
 
 // listImageActions answers with an image's actions. The list is empty for an image of the catalogue.
-func listImageActions(own func(*Request) (Response, error)) func(*Request) (Response, error) {
+func listImageActions(own handler) handler {
 	return withID(cloud.KindImage, func(r *Request, id int64) (Response, error) {
 		st := r.Project.View()
 		if _, ok := st.Catalogue.Image(id); ok {
@@ -199,7 +190,6 @@ func imageRoutes() []Route {
 		{http.MethodGet, "/images/{id}", "get_image", withID(cloud.KindImage, getImage)},
 		{http.MethodPut, "/images/{id}", "update_image", withIDAndBody(cloud.KindImage, updateImage)},
 		{http.MethodDelete, "/images/{id}", "delete_image", images.remove(cloud.Project.DeleteImage)},
-		{http.MethodPost, "/images/{id}/actions/change_protection", "change_image_protection",
-			changeProtection(cloud.KindImage, cloud.Project.ChangeImageProtection)},
+		images.action("change_protection", changeProtection(cloud.KindImage, cloud.Project.ChangeImageProtection)),
 	}...)
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -67,11 +66,4 @@ func boolParam(q url.Values, name string) (bool, error) {
 		return false, cloud.ErrField(name, "must be true or false")
 	}
 	return value, nil
-}
-
-func isoRoutes() []Route {
-	return []Route{
-		{http.MethodGet, "/isos", "list_isos", isos.list},
-		{http.MethodGet, "/isos/{id}", "get_iso", isos.get},
-	}
 }

@@ -13,47 +13,29 @@ var loadBalancers = &resource[*cloud.LoadBalancer]{
 	singular: "load_balancer", plural: "load_balancers", kind: cloud.KindLoadBalancer,
 	table:  func(st *cloud.State) *store.Table[*cloud.LoadBalancer] { return &st.LoadBalancers },
 	encode: encodeLoadBalancer,
-	sort: map[string]func(a, b *cloud.LoadBalancer) int{
-		"id": compareID[*cloud.LoadBalancer], "name": compareName[*cloud.LoadBalancer],
-		"created": compareCreated[*cloud.LoadBalancer],
-	},
+	sort:   orders[*cloud.LoadBalancer]("id", "name", "created"),
 }
 
 func loadBalancerRoutes() []Route {
-	const action = "/load_balancers/{id}/actions/"
-	return slices.Concat([]Route{
-		{http.MethodGet, "/load_balancers", "list_load_balancers", loadBalancers.list},
-		{http.MethodPost, "/load_balancers", "create_load_balancer", withBody(createLoadBalancer)},
-		{http.MethodGet, "/load_balancers/{id}", "get_load_balancer", loadBalancers.get},
-		{http.MethodPut, "/load_balancers/{id}", "update_load_balancer", loadBalancers.update(cloud.Project.UpdateLoadBalancer)},
-		{http.MethodDelete, "/load_balancers/{id}", "delete_load_balancer", withID(cloud.KindLoadBalancer, deleteLoadBalancer)},
-		{http.MethodGet, "/load_balancers/{id}/metrics", "get_load_balancer_metrics",
-			withID(cloud.KindLoadBalancer, getLoadBalancerMetrics)},
-		{http.MethodPost, action + "add_service", "add_load_balancer_service",
-			withIDAndBody(cloud.KindLoadBalancer, addLoadBalancerService)},
-		{http.MethodPost, action + "update_service", "update_load_balancer_service",
-			withIDAndBody(cloud.KindLoadBalancer, updateLoadBalancerService)},
-		{http.MethodPost, action + "delete_service", "delete_load_balancer_service",
-			withIDAndBody(cloud.KindLoadBalancer, deleteLoadBalancerService)},
-		{http.MethodPost, action + "add_target", "add_load_balancer_target", withIDAndBody(cloud.KindLoadBalancer, addLoadBalancerTarget)},
-		{http.MethodPost, action + "remove_target", "remove_load_balancer_target",
-			withIDAndBody(cloud.KindLoadBalancer, removeLoadBalancerTarget)},
-		{http.MethodPost, action + "attach_to_network", "attach_load_balancer_to_network",
-			withIDAndBody(cloud.KindLoadBalancer, attachLoadBalancer)},
-		{http.MethodPost, action + "detach_from_network", "detach_load_balancer_from_network",
-			withIDAndBody(cloud.KindLoadBalancer, detachLoadBalancer)},
-		{http.MethodPost, action + "enable_public_interface", "enable_load_balancer_public_interface",
-			startedOn(cloud.KindLoadBalancer, cloud.Project.EnableLoadBalancerPublicInterface)},
-		{http.MethodPost, action + "disable_public_interface", "disable_load_balancer_public_interface",
-			startedOn(cloud.KindLoadBalancer, cloud.Project.DisableLoadBalancerPublicInterface)},
-		{http.MethodPost, action + "change_algorithm", "change_load_balancer_algorithm",
-			withIDAndBody(cloud.KindLoadBalancer, changeLoadBalancerAlgorithm)},
-		{http.MethodPost, action + "change_type", "change_load_balancer_type",
-			withIDAndBody(cloud.KindLoadBalancer, changeLoadBalancerType)},
-		{http.MethodPost, action + "change_protection", "change_load_balancer_protection",
-			changeProtection(cloud.KindLoadBalancer, cloud.Project.ChangeLoadBalancerProtection)},
-		{http.MethodPost, action + "change_dns_ptr", "change_load_balancer_dns_ptr",
-			withIDAndBody(cloud.KindLoadBalancer, changeLoadBalancerDNSPtr)},
+	const kind = cloud.KindLoadBalancer
+	return slices.Concat(loadBalancers.routes(
+		withBody(createLoadBalancer), loadBalancers.update(cloud.Project.UpdateLoadBalancer), withID(kind, deleteLoadBalancer),
+	), []Route{
+		{http.MethodGet, "/load_balancers/{id}/metrics", "get_load_balancer_metrics", withID(kind, getMetrics(
+			cloud.Project.LoadBalancerMetrics, "open_connections", "connections_per_second", "requests_per_second", "bandwidth"))},
+		loadBalancers.action("add_service", withIDAndBody(kind, addLoadBalancerService)),
+		loadBalancers.action("update_service", withIDAndBody(kind, updateLoadBalancerService)),
+		loadBalancers.action("delete_service", withIDAndBody(kind, deleteLoadBalancerService)),
+		loadBalancers.action("add_target", withIDAndBody(kind, addLoadBalancerTarget)),
+		loadBalancers.action("remove_target", withIDAndBody(kind, removeLoadBalancerTarget)),
+		loadBalancers.action("attach_to_network", withIDAndBody(kind, attachLoadBalancer)),
+		loadBalancers.action("detach_from_network", withIDAndBody(kind, detachLoadBalancer)),
+		loadBalancers.action("enable_public_interface", startedOn(kind, cloud.Project.EnableLoadBalancerPublicInterface)),
+		loadBalancers.action("disable_public_interface", startedOn(kind, cloud.Project.DisableLoadBalancerPublicInterface)),
+		loadBalancers.action("change_algorithm", withIDAndBody(kind, changeLoadBalancerAlgorithm)),
+		loadBalancers.action("change_type", withIDAndBody(kind, changeLoadBalancerType)),
+		loadBalancers.action("change_protection", changeProtection(kind, cloud.Project.ChangeLoadBalancerProtection)),
+		loadBalancers.action("change_dns_ptr", withIDAndBody(kind, changeLoadBalancerDNSPtr)),
 	}, actionRoutesOf(loadBalancers))
 }
 
@@ -75,8 +57,8 @@ func createLoadBalancer(r *Request, body struct {
 }) (Response, error) {
 	in := cloud.CreateLoadBalancer{
 		Name: body.Name, Type: string(body.Type), Location: string(body.Location), NetworkZone: body.NetworkZone,
-		Labels: body.Labels, Network: value(body.Network), PublicInterface: body.PublicInterface,
-		IPv4: value(body.PublicNet.IPv4), IPv6: value(body.PublicNet.IPv6),
+		Labels: body.Labels, Network: deref(body.Network, 0), PublicInterface: body.PublicInterface,
+		IPv4: deref(body.PublicNet.IPv4, 0), IPv6: deref(body.PublicNet.IPv6, 0),
 	}
 	if body.Algorithm != nil {
 		in.Algorithm = body.Algorithm.Type
@@ -88,26 +70,15 @@ func createLoadBalancer(r *Request, body struct {
 		in.Targets = append(in.Targets, t.input())
 	}
 	lb, action, st, err := r.Project.CreateLoadBalancer(in)
-	if err != nil {
-		return Response{}, err
-	}
-	return created(lb.ID, loadBalancers.part(r, st, lb.ID, lb), actionPart(st, action)), nil
-}
-
-func value[T any](p *T) T {
-	if p == nil {
-		var zero T
-		return zero
-	}
-	return *p
+	return loadBalancers.created(r, lb, st, err, actionPart(st, action))
 }
 
 // deleteLoadBalancer answers with an action from LoadBalancerDeleteAction on, and with 204 before.
 func deleteLoadBalancer(r *Request, id int64) (Response, error) {
 	atOnce := r.date.Before(LoadBalancerDeleteAction)
 	action, st, err := r.Project.DeleteLoadBalancer(id, atOnce)
-	if err == nil && atOnce {
-		return noContent(), nil
+	if atOnce {
+		return noContent(err)
 	}
 	return started(action, st, err)
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -37,11 +36,4 @@ var loadBalancerTypes = &staticList[cloud.LoadBalancerType]{
 	name:    func(t *cloud.LoadBalancerType) string { return t.Name },
 	encode:  func(_ Date, t *cloud.LoadBalancerType) any { return encodeLoadBalancerType(t) },
 	retired: func(t *cloud.LoadBalancerType, now time.Time) bool { return t.Deprecation.Retired(now) },
-}
-
-func loadBalancerTypeRoutes() []Route {
-	return []Route{
-		{http.MethodGet, "/load_balancer_types", "list_load_balancer_types", loadBalancerTypes.list},
-		{http.MethodGet, "/load_balancer_types/{id}", "get_load_balancer_type", loadBalancerTypes.get},
-	}
 }

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"net/http"
-
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
@@ -27,11 +25,4 @@ var locations = &staticList[cloud.Location]{
 	id:     func(l *cloud.Location) int64 { return l.ID },
 	name:   func(l *cloud.Location) string { return l.Name },
 	encode: func(_ Date, l *cloud.Location) any { return encodeLocation(l) },
-}
-
-func locationRoutes() []Route {
-	return []Route{
-		{http.MethodGet, "/locations", "list_locations", locations.list},
-		{http.MethodGet, "/locations/{id}", "get_location", locations.get},
-	}
 }

@@ -50,9 +50,7 @@ var networks = &resource[*cloud.Network]{
 	singular: "network", plural: "networks", kind: cloud.KindNetwork,
 	table:  func(st *cloud.State) *store.Table[*cloud.Network] { return &st.Networks },
 	encode: encodeNetwork,
-	sort: map[string]func(a, b *cloud.Network) int{
-		"id": compareID[*cloud.Network], "name": compareName[*cloud.Network], "created": compareCreated[*cloud.Network],
-	},
+	sort:   orders[*cloud.Network]("id", "name", "created"),
 }
 
 // encodeNetwork shows members from the end of their attaching to the end of their detaching.
@@ -82,20 +80,17 @@ func encodeNetwork(_ Date, _ *cloud.State, n *cloud.Network) any {
 }
 
 func networkRoutes() []Route {
-	return slices.Concat([]Route{
-		{http.MethodGet, "/networks", "list_networks", networks.list},
-		{http.MethodPost, "/networks", "create_network", withBody(createNetwork)},
-		{http.MethodGet, "/networks/{id}", "get_network", networks.get},
-		{http.MethodPut, "/networks/{id}", "update_network", withIDAndBody(cloud.KindNetwork, updateNetwork)},
-		{http.MethodDelete, "/networks/{id}", "delete_network", networks.remove(cloud.Project.DeleteNetwork)},
+	const kind = cloud.KindNetwork
+	return slices.Concat(networks.routes(
+		withBody(createNetwork), withIDAndBody(kind, updateNetwork), networks.remove(cloud.Project.DeleteNetwork),
+	), []Route{
 		{http.MethodGet, "/networks/{id}/members", "list_network_members", withID(cloud.KindNetwork, listNetworkMembers)},
-		{http.MethodPost, "/networks/{id}/actions/add_subnet", "add_network_subnet", withIDAndBody(cloud.KindNetwork, addSubnet)},
-		{http.MethodPost, "/networks/{id}/actions/delete_subnet", "delete_network_subnet", onRange(cloud.Project.DeleteSubnet)},
-		{http.MethodPost, "/networks/{id}/actions/add_route", "add_network_route", onRoute(cloud.Project.AddRoute)},
-		{http.MethodPost, "/networks/{id}/actions/delete_route", "delete_network_route", onRoute(cloud.Project.DeleteRoute)},
-		{http.MethodPost, "/networks/{id}/actions/change_ip_range", "change_network_ip_range", onRange(cloud.Project.ChangeIPRange)},
-		{http.MethodPost, "/networks/{id}/actions/change_protection", "change_network_protection",
-			changeProtection(cloud.KindNetwork, cloud.Project.ChangeNetworkProtection)},
+		networks.action("add_subnet", withIDAndBody(kind, addSubnet)),
+		networks.action("delete_subnet", onRange(cloud.Project.DeleteSubnet)),
+		networks.action("add_route", onRoute(cloud.Project.AddRoute)),
+		networks.action("delete_route", onRoute(cloud.Project.DeleteRoute)),
+		networks.action("change_ip_range", onRange(cloud.Project.ChangeIPRange)),
+		networks.action("change_protection", changeProtection(kind, cloud.Project.ChangeNetworkProtection)),
 	}, actionRoutesOf(networks))
 }
 
@@ -140,10 +135,7 @@ func createNetwork(r *Request, body struct {
 		in.Routes = append(in.Routes, cloud.Route(route))
 	}
 	n, st, err := r.Project.CreateNetwork(in)
-	if err != nil {
-		return Response{}, err
-	}
-	return created(n.ID, networks.part(r, st, n.ID, n)), nil
+	return networks.created(r, n, st, err)
 }
 
 func updateNetwork(r *Request, id int64, body struct {
@@ -155,10 +147,7 @@ func updateNetwork(r *Request, id int64, body struct {
 		UpdateResource:        cloud.UpdateResource{Name: body.Name, Labels: body.Labels},
 		ExposeRoutesToVSwitch: body.ExposeRoutesToVSwitch,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusOK, networks.part(r, st, id, nil)), nil
+	return networks.updated(r, id, st, err)
 }
 
 func addSubnet(r *Request, id int64, body subnetRequest) (Response, error) {
@@ -166,7 +155,7 @@ func addSubnet(r *Request, id int64, body subnetRequest) (Response, error) {
 }
 
 // onRange answers an operation that takes an ip_range.
-func onRange(do func(cloud.Project, int64, netip.Prefix) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func onRange(do func(cloud.Project, int64, netip.Prefix) (int64, *cloud.State, error)) handler {
 	return withIDAndBody(cloud.KindNetwork, func(r *Request, id int64, body struct {
 		IPRange netip.Prefix `json:"ip_range" check:"required"`
 	}) (Response, error) {
@@ -175,7 +164,7 @@ func onRange(do func(cloud.Project, int64, netip.Prefix) (int64, *cloud.State, e
 }
 
 // onRoute answers an operation that takes a route.
-func onRoute(do func(cloud.Project, int64, cloud.Route) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func onRoute(do func(cloud.Project, int64, cloud.Route) (int64, *cloud.State, error)) handler {
 	return withIDAndBody(cloud.KindNetwork, func(r *Request, id int64, body routeRequest) (Response, error) {
 		return started(do(r.Project, id, cloud.Route(body)))
 	})
@@ -191,11 +180,7 @@ var memberSort = map[string]func(a, b cloud.NetworkMember) int{
 // listNetworkMembers answers GET /networks/{id}/members.
 func listNetworkMembers(r *Request, id int64) (Response, error) {
 	q := r.Query()
-	p, err := parsePage(q)
-	if err != nil {
-		return Response{}, err
-	}
-	keys, err := parseSort(q, func(f string) bool { return memberSort[f] != nil })
+	p, keys, err := pageAndOrder(q, MaxPerPage, memberSort)
 	if err != nil {
 		return Response{}, err
 	}

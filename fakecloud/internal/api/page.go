@@ -169,6 +169,14 @@ func parseSort(q url.Values, allowed func(string) bool) ([]sortKey, error) {
 	return keys, nil
 }
 
+// pageAndOrder reads page, per_page up to most, and sort, with the orders of a list.
+func pageAndOrder[F any](q url.Values, most int, orders map[string]F) (p page, keys []sortKey, err error) {
+	if p, err = parsePageUpTo(q, most); err == nil {
+		keys, err = parseSort(q, func(f string) bool { _, ok := orders[f]; return ok })
+	}
+	return p, keys, err
+}
+
 // sortEntries sorts by several keys. Entries that are equal in all keys stay in the order of ids.
 func sortEntries[T store.Object[T]](entries []*store.Entry[T], keys []sortKey, by map[string]func(a, b T) int) {
 	slices.SortStableFunc(entries, func(a, b *store.Entry[T]) int { return compareBy(a.Value, b.Value, keys, by) })
@@ -188,15 +196,15 @@ func compareBy[T any](a, b T, keys []sortKey, by map[string]func(a, b T) int) in
 	return 0
 }
 
-// Comparisons that all resources share.
-func compareID[T store.Object[T]](a, b T) int {
-	return cmp.Compare(a.Header().ID, b.Header().ID)
+// orders returns the comparisons for some of the fields that all resources have.
+func orders[T store.Object[T]](fields ...string) map[string]func(a, b T) int {
+	all := map[string]func(a, b T) int{"id": compareID[T], "name": compareName[T], "created": compareCreated[T]}
+	maps.DeleteFunc(all, func(field string, _ func(a, b T) int) bool { return !slices.Contains(fields, field) })
+	return all
 }
 
-func compareName[T store.Object[T]](a, b T) int {
-	return cmp.Compare(a.Header().Name, b.Header().Name)
-}
-
+func compareID[T store.Object[T]](a, b T) int   { return cmp.Compare(a.Header().ID, b.Header().ID) }
+func compareName[T store.Object[T]](a, b T) int { return cmp.Compare(a.Header().Name, b.Header().Name) }
 func compareCreated[T store.Object[T]](a, b T) int {
 	return a.Header().Created.Compare(b.Header().Created)
 }

@@ -1,9 +1,6 @@
 package api
 
 import (
-	"net/http"
-	"net/url"
-
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
@@ -25,27 +22,13 @@ var placementGroups = &resource[*cloud.PlacementGroup]{
 	singular: "placement_group", plural: "placement_groups", kind: cloud.KindPlacementGroup,
 	table:  func(st *cloud.State) *store.Table[*cloud.PlacementGroup] { return &st.PlacementGroups },
 	encode: func(_ Date, _ *cloud.State, g *cloud.PlacementGroup) any { return encodePlacementGroup(g) },
-	sort: map[string]func(a, b *cloud.PlacementGroup) int{
-		"id": compareID[*cloud.PlacementGroup], "name": compareName[*cloud.PlacementGroup],
-		"created": compareCreated[*cloud.PlacementGroup],
-	},
-	filter: func(q url.Values) (func(*cloud.State, *cloud.PlacementGroup) bool, error) {
-		types, err := oneOf(q, "type", "spread")
-		if err != nil || len(q["type"]) == 0 {
-			return nil, err
-		}
-		return func(_ *cloud.State, g *cloud.PlacementGroup) bool { return types(g.Type) }, nil
-	},
+	sort:   orders[*cloud.PlacementGroup]("id", "name", "created"),
+	filter: filterBy("type", func(g *cloud.PlacementGroup) string { return g.Type }, "spread"),
 }
 
 func placementGroupRoutes() []Route {
-	return []Route{
-		{http.MethodGet, "/placement_groups", "list_placement_groups", placementGroups.list},
-		{http.MethodPost, "/placement_groups", "create_placement_group", withBody(createPlacementGroup)},
-		{http.MethodGet, "/placement_groups/{id}", "get_placement_group", placementGroups.get},
-		{http.MethodPut, "/placement_groups/{id}", "update_placement_group", placementGroups.update(cloud.Project.UpdatePlacementGroup)},
-		{http.MethodDelete, "/placement_groups/{id}", "delete_placement_group", placementGroups.remove(cloud.Project.DeletePlacementGroup)},
-	}
+	return placementGroups.routes(withBody(createPlacementGroup), placementGroups.update(cloud.Project.UpdatePlacementGroup),
+		placementGroups.remove(cloud.Project.DeletePlacementGroup))
 }
 
 func createPlacementGroup(r *Request, body struct {
@@ -54,9 +37,6 @@ func createPlacementGroup(r *Request, body struct {
 	Labels map[string]string `json:"labels"`
 }) (Response, error) {
 	g, st, err := r.Project.CreatePlacementGroup(cloud.CreatePlacementGroup{Name: body.Name, Type: body.Type, Labels: body.Labels})
-	if err != nil {
-		return Response{}, err
-	}
 	// The group exists at once, without an action.
-	return created(g.ID, placementGroups.part(r, st, g.ID, g), Part{Key: "action", JSON: []byte("null")}), nil
+	return placementGroups.created(r, g, st, err, Part{Key: "action", JSON: []byte("null")})
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"maps"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -46,8 +45,7 @@ func encodePrimaryIP(d Date, st *cloud.State, ip *cloud.PrimaryIP) any {
 		out.AssigneeType = cloud.KindServer
 	}
 	if d.Before(DatacenterGone) {
-		datacenter := encodeDatacenter(st.Catalogue, ip.Location)
-		out.Datacenter = &datacenter
+		out.Datacenter = new(encodeDatacenter(st.Catalogue, ip.Location))
 	}
 	return out
 }
@@ -76,9 +74,7 @@ var primaryIPs = &resource[*cloud.PrimaryIP]{
 	singular: "primary_ip", plural: "primary_ips", kind: cloud.KindPrimaryIP,
 	table:  func(st *cloud.State) *store.Table[*cloud.PrimaryIP] { return &st.PrimaryIPs.Table },
 	encode: encodePrimaryIP,
-	sort: map[string]func(a, b *cloud.PrimaryIP) int{
-		"id": compareID[*cloud.PrimaryIP], "created": compareCreated[*cloud.PrimaryIP],
-	},
+	sort:   orders[*cloud.PrimaryIP]("id", "created"),
 	lookup: primaryIPsByAddress,
 }
 
@@ -102,19 +98,14 @@ func primaryIPsByAddress(st *cloud.State, q url.Values) (ids []int64, ok bool) {
 }
 
 func primaryIPRoutes() []Route {
-	return slices.Concat([]Route{
-		{http.MethodGet, "/primary_ips", "list_primary_ips", primaryIPs.list},
-		{http.MethodPost, "/primary_ips", "create_primary_ip", withBody(createPrimaryIP)},
-		{http.MethodGet, "/primary_ips/{id}", "get_primary_ip", primaryIPs.get},
-		{http.MethodPut, "/primary_ips/{id}", "update_primary_ip", withIDAndBody(cloud.KindPrimaryIP, updatePrimaryIP)},
-		{http.MethodDelete, "/primary_ips/{id}", "delete_primary_ip", withID(cloud.KindPrimaryIP, deletePrimaryIP)},
-		{http.MethodPost, "/primary_ips/{id}/actions/assign", "assign_primary_ip", withIDAndBody(cloud.KindPrimaryIP, assignPrimaryIP)},
-		{http.MethodPost, "/primary_ips/{id}/actions/unassign", "unassign_primary_ip",
-			startedOn(cloud.KindPrimaryIP, cloud.Project.UnassignPrimaryIP)},
-		{http.MethodPost, "/primary_ips/{id}/actions/change_dns_ptr", "change_primary_ip_dns_ptr",
-			withIDAndBody(cloud.KindPrimaryIP, changePrimaryIPDNSPtr)},
-		{http.MethodPost, "/primary_ips/{id}/actions/change_protection", "change_primary_ip_protection",
-			setProtection(cloud.KindPrimaryIP, cloud.Project.ChangePrimaryIPProtection)},
+	const kind = cloud.KindPrimaryIP
+	return slices.Concat(primaryIPs.routes(
+		withBody(createPrimaryIP), withIDAndBody(kind, updatePrimaryIP), withID(kind, deletePrimaryIP),
+	), []Route{
+		primaryIPs.action("assign", withIDAndBody(kind, assignPrimaryIP)),
+		primaryIPs.action("unassign", startedOn(kind, cloud.Project.UnassignPrimaryIP)),
+		primaryIPs.action("change_dns_ptr", withIDAndBody(kind, changePrimaryIPDNSPtr)),
+		primaryIPs.action("change_protection", setProtection(kind, cloud.Project.ChangePrimaryIPProtection)),
 	}, actionRoutesOf(primaryIPs))
 }
 
@@ -142,11 +133,8 @@ func createPrimaryIP(r *Request, body struct {
 		Name: body.Name, Type: cloud.IPType(body.Type), Location: location,
 		Assignee: deref(body.AssigneeID, 0), AutoDelete: body.AutoDelete, Labels: body.Labels,
 	})
-	if err != nil {
-		return Response{}, err
-	}
 	// Without an assignee, the action is null, not absent.
-	return created(ip.ID, primaryIPs.part(r, st, ip.ID, ip), actionPart(st, action)), nil
+	return primaryIPs.created(r, ip, st, err, actionPart(st, action))
 }
 
 func updatePrimaryIP(r *Request, id int64, body struct {
@@ -157,17 +145,11 @@ func updatePrimaryIP(r *Request, id int64, body struct {
 	st, err := r.Project.UpdatePrimaryIP(id, cloud.UpdatePrimaryIP{
 		UpdateResource: cloud.UpdateResource{Name: body.Name, Labels: body.Labels}, AutoDelete: body.AutoDelete,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusOK, primaryIPs.part(r, st, id, nil)), nil
+	return primaryIPs.updated(r, id, st, err)
 }
 
 func deletePrimaryIP(r *Request, id int64) (Response, error) {
-	if err := r.Project.DeletePrimaryIP(id, r.date.Before(MustBeUnassigned)); err != nil {
-		return Response{}, err
-	}
-	return noContent(), nil
+	return noContent(r.Project.DeletePrimaryIP(id, r.date.Before(MustBeUnassigned)))
 }
 
 func assignPrimaryIP(r *Request, id int64, body struct {

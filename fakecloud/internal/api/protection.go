@@ -12,7 +12,7 @@ type protectionJSON struct {
 }
 
 // changeProtection answers the action change_protection of such a resource, if the field delete is optional.
-func changeProtection(kind store.Kind, do func(cloud.Project, int64, *bool) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func changeProtection(kind store.Kind, do func(cloud.Project, int64, *bool) (int64, *cloud.State, error)) handler {
 	return withIDAndBody(kind, func(r *Request, id int64, body struct {
 		Delete *bool `json:"delete"`
 	}) (Response, error) {
@@ -21,7 +21,7 @@ func changeProtection(kind store.Kind, do func(cloud.Project, int64, *bool) (int
 }
 
 // setProtection answers the action change_protection of such a resource, if the field delete is required.
-func setProtection(kind store.Kind, do func(cloud.Project, int64, bool) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func setProtection(kind store.Kind, do func(cloud.Project, int64, bool) (int64, *cloud.State, error)) handler {
 	return withIDAndBody(kind, func(r *Request, id int64, body struct {
 		Delete bool `json:"delete" check:"required"`
 	}) (Response, error) {

@@ -165,7 +165,7 @@ func (r *Request) pathID(kind store.Kind, param string) (int64, error) {
 func (r *Request) cached() bool { return r.date == r.api.date }
 
 // withID returns the handler of an operation on one resource. The path has its id.
-func withID(kind store.Kind, handle func(*Request, int64) (Response, error)) func(*Request) (Response, error) {
+func withID(kind store.Kind, handle func(*Request, int64) (Response, error)) handler {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(kind)
 		if err != nil {
@@ -176,7 +176,7 @@ func withID(kind store.Kind, handle func(*Request, int64) (Response, error)) fun
 }
 
 // withBody returns the handler of an operation with a body. B is a struct with bind's tags.
-func withBody[B any](handle func(*Request, B) (Response, error)) func(*Request) (Response, error) {
+func withBody[B any](handle func(*Request, B) (Response, error)) handler {
 	return func(r *Request) (Response, error) {
 		var body B
 		if err := r.Bind(&body); err != nil {
@@ -187,7 +187,7 @@ func withBody[B any](handle func(*Request, B) (Response, error)) func(*Request) 
 }
 
 // withIDAndBody returns the handler of an operation on one resource with a body.
-func withIDAndBody[B any](kind store.Kind, handle func(*Request, int64, B) (Response, error)) func(*Request) (Response, error) {
+func withIDAndBody[B any](kind store.Kind, handle func(*Request, int64, B) (Response, error)) handler {
 	return withID(kind, func(r *Request, id int64) (Response, error) {
 		var body B
 		if err := r.Bind(&body); err != nil {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
@@ -22,7 +23,7 @@ type resource[T store.Object[T]] struct {
 	sort map[string]func(a, b T) int
 	// filter, if set, reads the list's own query parameters (beyond name and label_selector) and
 	// returns a test, or nil if the query has none of them.
-	filter func(url.Values) (func(*cloud.State, T) bool, error)
+	filter func(url.Values) (func(T) bool, error)
 	// lookup, if set, reads a query parameter that has an index. It returns the ids that the parameter selects, in order, or false if the
 	// query does not have the parameter.
 	lookup func(*cloud.State, url.Values) ([]int64, bool)
@@ -50,6 +51,34 @@ func (d *resource[T]) path() string {
 		return "/" + d.plural + "/{id_or_name}"
 	}
 	return "/" + d.plural + "/{id}"
+}
+
+// routes returns the routes of the list of resources, and those of one resource.
+func (d *resource[T]) routes(create, update, remove handler) []Route {
+	return []Route{
+		{http.MethodGet, "/" + d.plural, "list_" + d.plural, d.list},
+		{http.MethodPost, "/" + d.plural, "create_" + d.singular, create},
+		{http.MethodGet, d.path(), "get_" + d.singular, d.get},
+		{http.MethodPut, d.path(), "update_" + d.singular, update},
+		{http.MethodDelete, d.path(), "delete_" + d.singular, remove},
+	}
+}
+
+// action returns the route of an action. Its operationId has the singular after the verb, such as change_server_type.
+func (d *resource[T]) action(name string, handle handler) Route {
+	verb, what, _ := strings.Cut(name, "_")
+	return Route{http.MethodPost, d.path() + "/actions/" + name, strings.TrimSuffix(verb+"_"+d.singular+"_"+what, "_"), handle}
+}
+
+// filterBy returns a resource.filter: a query parameter that may be repeated has the wanted values of a field.
+func filterBy[T any](name string, field func(T) string, allowed ...string) func(url.Values) (func(T) bool, error) {
+	return func(q url.Values) (func(T) bool, error) {
+		wanted, err := oneOf(q, name, allowed...)
+		if err != nil || len(q[name]) == 0 {
+			return nil, err
+		}
+		return func(v T) bool { return wanted(field(v)) }, nil
+	}
 }
 
 // version is one version of a resource in a state, as a date shows it.
@@ -133,11 +162,7 @@ func unfiltered(q url.Values) bool {
 // page returns the page of the list that the request asks for.
 func (d *resource[T]) page(r *Request, st *cloud.State) (Response, error) {
 	q := r.Query()
-	p, err := parsePage(q)
-	if err != nil {
-		return Response{}, err
-	}
-	keys, err := parseSort(q, func(f string) bool { return d.sort[f] != nil })
+	p, keys, err := pageAndOrder(q, MaxPerPage, d.sort)
 	if err != nil {
 		return Response{}, err
 	}
@@ -222,7 +247,7 @@ func (d *resource[T]) filters(st *cloud.State, q url.Values) (f filters[T], err 
 			return f, err
 		}
 		if own != nil {
-			f.tests = append(f.tests, func(v T) bool { return own(st, v) })
+			f.tests = append(f.tests, own)
 		}
 	}
 	return f, nil
@@ -269,23 +294,32 @@ type updateRequest struct {
 }
 
 // update answers PUT /<resource>/{id} with an updateRequest.
-func (d *resource[T]) update(do func(cloud.Project, int64, cloud.UpdateResource) (*cloud.State, error)) func(*Request) (Response, error) {
+func (d *resource[T]) update(do func(cloud.Project, int64, cloud.UpdateResource) (*cloud.State, error)) handler {
 	return withIDAndBody(d.kind, func(r *Request, id int64, body updateRequest) (Response, error) {
 		st, err := do(r.Project, id, cloud.UpdateResource{Name: body.Name, Labels: body.Labels})
-		if err != nil {
-			return Response{}, err
-		}
-		var none T
-		return object(http.StatusOK, d.part(r, st, id, none)), nil
+		return d.updated(r, id, st, err)
 	})
 }
 
+// created answers a request that has created a resource: 201, with other parts after the resource.
+func (d *resource[T]) created(r *Request, v T, st *cloud.State, err error, parts ...Part) (Response, error) {
+	if err != nil {
+		return Response{}, err
+	}
+	id := v.Header().ID
+	return Response{Status: http.StatusCreated, Parts: append([]Part{d.part(r, st, id, v)}, parts...), Created: id}, nil
+}
+
+// updated answers a request that has changed a resource.
+func (d *resource[T]) updated(r *Request, id int64, st *cloud.State, err error) (Response, error) {
+	if err != nil {
+		return Response{}, err
+	}
+	var none T
+	return object(http.StatusOK, d.part(r, st, id, none)), nil
+}
+
 // remove answers DELETE /<resource>/{id} with 204.
-func (d *resource[T]) remove(do func(cloud.Project, int64) error) func(*Request) (Response, error) {
-	return withID(d.kind, func(r *Request, id int64) (Response, error) {
-		if err := do(r.Project, id); err != nil {
-			return Response{}, err
-		}
-		return noContent(), nil
-	})
+func (d *resource[T]) remove(do func(cloud.Project, int64) error) handler {
+	return withID(d.kind, func(r *Request, id int64) (Response, error) { return noContent(do(r.Project, id)) })
 }

@@ -51,12 +51,8 @@ func (p Part) appendJSON(b []byte) []byte {
 // object returns a response with a JSON object of the given members.
 func object(status int, parts ...Part) Response { return Response{Status: status, Parts: parts} }
 
-// created returns the response of an operation that created a resource: 201.
-func created(id int64, parts ...Part) Response {
-	return Response{Status: http.StatusCreated, Parts: parts, Created: id}
-}
-
-func noContent() Response { return Response{Status: http.StatusNoContent} }
+// noContent answers a deletion without an action: 204.
+func noContent(err error) (Response, error) { return Response{Status: http.StatusNoContent}, err }
 
 // bodies are buffers for bodies. One large write to a connection takes less time than many small ones.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}

@@ -1,5 +1,8 @@
 package api
 
+// handler answers a request to one operation.
+type handler = func(*Request) (Response, error)
+
 // Route is one operation of the API.
 type Route struct {
 	Method string
@@ -8,7 +11,7 @@ type Route struct {
 	// OperationID is the operation's name in the API document.
 	OperationID string
 	// Handle answers a request.
-	Handle func(*Request) (Response, error)
+	Handle handler
 }
 
 // listed is a part of the API: a kind of resource and its operations.
@@ -35,11 +38,11 @@ func resources() []listed {
 		{sshKeys.on, sshKeyRoutes},
 		{images.on, imageRoutes},
 		{func(*API) Shown { return shownActions{} }, actionRoutes},
-		{nil, locationRoutes},
+		{nil, locations.routes},
 		{nil, datacenterRoutes},
-		{nil, serverTypeRoutes},
-		{nil, loadBalancerTypeRoutes},
-		{nil, isoRoutes},
+		{nil, serverTypes.routes},
+		{nil, loadBalancerTypes.routes},
+		{nil, isos.routes},
 		{nil, pricingRoutes},
 	}
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -159,16 +158,13 @@ func encodeServer(d Date, st *cloud.State, s *cloud.Server) serverJSON {
 		}
 	}
 	if s.ISO != nil {
-		iso := encodeISO(s.ISO)
-		out.ISO = &iso
+		out.ISO = new(encodeISO(s.ISO))
 	}
 	if g, ok := st.PlacementGroups.Get(s.PlacementGroup); ok {
-		group := encodePlacementGroup(g)
-		out.PlacementGroup = &group
+		out.PlacementGroup = new(encodePlacementGroup(g))
 	}
 	if d.Before(DatacenterGone) {
-		datacenter := encodeDatacenter(st.Catalogue, s.Location)
-		out.Datacenter = &datacenter
+		out.Datacenter = new(encodeDatacenter(st.Catalogue, s.Location))
 	}
 	return out
 }
@@ -212,16 +208,8 @@ var servers = &resource[*cloud.Server]{
 	singular: "server", plural: "servers", kind: cloud.KindServer,
 	table:  func(st *cloud.State) *store.Table[*cloud.Server] { return &st.Servers },
 	append: appendServer,
-	sort: map[string]func(a, b *cloud.Server) int{
-		"id": compareID[*cloud.Server], "name": compareName[*cloud.Server], "created": compareCreated[*cloud.Server],
-	},
-	filter: func(q url.Values) (func(*cloud.State, *cloud.Server) bool, error) {
-		status, err := oneOf(q, "status", serverStatuses...)
-		if err != nil || len(q["status"]) == 0 {
-			return nil, err
-		}
-		return func(_ *cloud.State, s *cloud.Server) bool { return status(string(s.Status)) }, nil
-	},
+	sort:   orders[*cloud.Server]("id", "name", "created"),
+	filter: filterBy("status", func(s *cloud.Server) string { return string(s.Status) }, serverStatuses...),
 }
 
 var serverStatuses = []string{
@@ -229,14 +217,13 @@ var serverStatuses = []string{
 }
 
 func serverRoutes() []Route {
-	return slices.Concat([]Route{
-		{http.MethodGet, "/servers", "list_servers", servers.list},
-		{http.MethodPost, "/servers", "create_server", withBody(createServer)},
-		{http.MethodGet, "/servers/{id}", "get_server", servers.get},
-		{http.MethodPut, "/servers/{id}", "update_server", withIDAndBody(cloud.KindServer, updateServer)},
-		{http.MethodDelete, "/servers/{id}", "delete_server", withID(cloud.KindServer, deleteServer)},
-		{http.MethodGet, "/servers/{id}/metrics", "get_server_metrics", withID(cloud.KindServer, getServerMetrics)},
-	}, actionRoutesOf(servers), serverActionRoutes(), serverNetworkRoutes())
+	const kind = cloud.KindServer
+	return slices.Concat(servers.routes(
+		withBody(createServer), withIDAndBody(kind, updateServer), withID(kind, deleteServer),
+	), []Route{
+		{http.MethodGet, "/servers/{id}/metrics", "get_server_metrics",
+			withID(kind, getMetrics(cloud.Project.ServerMetrics, "cpu", "disk", "network"))},
+	}, actionRoutesOf(servers), serverActionRoutes())
 }
 
 func updateServer(r *Request, id int64, body struct {
@@ -244,10 +231,7 @@ func updateServer(r *Request, id int64, body struct {
 	Labels map[string]string `json:"labels"`
 }) (Response, error) {
 	st, err := r.Project.UpdateServer(id, cloud.UpdateResource{Name: body.Name, Labels: body.Labels})
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusOK, servers.part(r, st, id, nil)), nil
+	return servers.updated(r, id, st, err)
 }
 
 // deleteServer answers 200 with an action. Other deletions answer 204 or 201.

@@ -8,33 +8,33 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// serverActionRoutes are the actions of a server, except for those of serverNetworkRoutes.
+// serverActionRoutes are the actions of a server.
 func serverActionRoutes() []Route {
-	post := func(name, operation string, handle func(*Request) (Response, error)) Route {
-		return Route{http.MethodPost, "/servers/{id}/actions/" + name, operation, handle}
-	}
+	const kind = cloud.KindServer
 	return []Route{
-		post("poweron", "poweron_server", startedOn(cloud.KindServer, cloud.Project.PowerOnServer)),
-		post("poweroff", "poweroff_server", startedOn(cloud.KindServer, cloud.Project.PowerOffServer)),
-		post("shutdown", "shutdown_server", startedOn(cloud.KindServer, cloud.Project.ShutdownServer)),
-		post("reboot", "reboot_server", startedOn(cloud.KindServer, cloud.Project.RebootServer)),
-		post("reset", "reset_server", startedOn(cloud.KindServer, cloud.Project.ResetServer)),
-		post("reset_password", "reset_server_password", withID(cloud.KindServer, resetServerPassword)),
-		post("enable_rescue", "enable_server_rescue", withIDAndBody(cloud.KindServer, enableServerRescue)),
-		post("disable_rescue", "disable_server_rescue", startedOn(cloud.KindServer, cloud.Project.DisableServerRescue)),
-		post("enable_backup", "enable_server_backup", startedOn(cloud.KindServer, cloud.Project.EnableServerBackup)),
-		post("disable_backup", "disable_server_backup", startedOn(cloud.KindServer, cloud.Project.DisableServerBackup)),
-		post("create_image", "create_server_image", withIDAndBody(cloud.KindServer, createServerImage)),
-		post("rebuild", "rebuild_server", withIDAndBody(cloud.KindServer, rebuildServer)),
-		post("change_type", "change_server_type", withIDAndBody(cloud.KindServer, changeServerType)),
-		post("change_protection", "change_server_protection", withIDAndBody(cloud.KindServer, changeServerProtection)),
-		post("change_dns_ptr", "change_server_dns_ptr", withIDAndBody(cloud.KindServer, changeServerDNSPtr)),
-		post("attach_iso", "attach_server_iso", withIDAndBody(cloud.KindServer, attachServerISO)),
-		post("detach_iso", "detach_server_iso", startedOn(cloud.KindServer, cloud.Project.DetachServerISO)),
-		post("request_console", "request_server_console", withID(cloud.KindServer, requestServerConsole)),
-		post("add_to_placement_group", "add_server_to_placement_group", withIDAndBody(cloud.KindServer, addServerToPlacementGroup)),
-		post("remove_from_placement_group", "remove_server_from_placement_group",
-			startedOn(cloud.KindServer, cloud.Project.RemoveServerFromPlacementGroup)),
+		servers.action("poweron", startedOn(kind, cloud.Project.PowerOnServer)),
+		servers.action("poweroff", startedOn(kind, cloud.Project.PowerOffServer)),
+		servers.action("shutdown", startedOn(kind, cloud.Project.ShutdownServer)),
+		servers.action("reboot", startedOn(kind, cloud.Project.RebootServer)),
+		servers.action("reset", startedOn(kind, cloud.Project.ResetServer)),
+		servers.action("reset_password", withID(kind, resetServerPassword)),
+		servers.action("enable_rescue", withIDAndBody(kind, enableServerRescue)),
+		servers.action("disable_rescue", startedOn(kind, cloud.Project.DisableServerRescue)),
+		servers.action("enable_backup", startedOn(kind, cloud.Project.EnableServerBackup)),
+		servers.action("disable_backup", startedOn(kind, cloud.Project.DisableServerBackup)),
+		servers.action("create_image", withIDAndBody(kind, createServerImage)),
+		servers.action("rebuild", withIDAndBody(kind, rebuildServer)),
+		servers.action("change_type", withIDAndBody(kind, changeServerType)),
+		servers.action("change_protection", withIDAndBody(kind, changeServerProtection)),
+		servers.action("change_dns_ptr", withIDAndBody(kind, changeServerDNSPtr)),
+		servers.action("attach_iso", withIDAndBody(kind, attachServerISO)),
+		servers.action("detach_iso", startedOn(kind, cloud.Project.DetachServerISO)),
+		servers.action("request_console", withID(kind, requestServerConsole)),
+		servers.action("add_to_placement_group", withIDAndBody(kind, addServerToPlacementGroup)),
+		servers.action("remove_from_placement_group", startedOn(kind, cloud.Project.RemoveServerFromPlacementGroup)),
+		servers.action("attach_to_network", withIDAndBody(kind, attachServerToNetwork)),
+		servers.action("detach_from_network", withIDAndBody(kind, detachServerFromNetwork)),
+		servers.action("change_alias_ips", withIDAndBody(kind, changeServerAliasIPs)),
 	}
 }
 

@@ -59,15 +59,8 @@ func createServer(r *Request, body createServerRequest) (Response, error) {
 		in.Firewalls = append(in.Firewalls, f.Firewall)
 	}
 	out, st, err := r.Project.CreateServer(in)
-	if err != nil {
-		return Response{}, err
-	}
-	return created(out.Server.ID,
-		servers.part(r, st, out.Server.ID, out.Server),
-		actionPart(st, out.Action),
-		startedPart("next_actions", st, out.NextActions),
-		rootPassword(out.RootPassword),
-	), nil
+	return servers.created(r, out.Server, st, err,
+		actionPart(st, out.Action), startedPart("next_actions", st, out.NextActions), rootPassword(out.RootPassword))
 }
 
 // rootPassword is null if the server has SSH keys and therefore no password.

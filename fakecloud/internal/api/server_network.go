@@ -1,23 +1,10 @@
 package api
 
 import (
-	"net/http"
 	"net/netip"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
-
-// serverNetworkRoutes are the actions of a server in its private networks.
-func serverNetworkRoutes() []Route {
-	return []Route{
-		{http.MethodPost, "/servers/{id}/actions/attach_to_network", "attach_server_to_network",
-			withIDAndBody(cloud.KindServer, attachServerToNetwork)},
-		{http.MethodPost, "/servers/{id}/actions/detach_from_network", "detach_server_from_network",
-			withIDAndBody(cloud.KindServer, detachServerFromNetwork)},
-		{http.MethodPost, "/servers/{id}/actions/change_alias_ips", "change_server_alias_ips",
-			withIDAndBody(cloud.KindServer, changeServerAliasIPs)},
-	}
-}
 
 func attachServerToNetwork(r *Request, id int64, body struct {
 	Network  int64        `json:"network" check:"required,min=1"`

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"net/http"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
@@ -76,11 +75,4 @@ func (a *API) ServerTypes() []json.RawMessage {
 		all[i] = serverTypes.json(a, a.date, o.Catalogue, t)
 	}
 	return all
-}
-
-func serverTypeRoutes() []Route {
-	return []Route{
-		{http.MethodGet, "/server_types", "list_server_types", serverTypes.list},
-		{http.MethodGet, "/server_types/{id}", "get_server_type", serverTypes.get},
-	}
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"net/url"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -23,9 +22,7 @@ var sshKeys = &resource[*cloud.SSHKey]{
 	encode: func(_ Date, _ *cloud.State, k *cloud.SSHKey) any {
 		return sshKeyJSON{k.ID, k.Name, k.Fingerprint, k.PublicKey, k.Labels, timeJSON(k.Created)}
 	},
-	sort: map[string]func(a, b *cloud.SSHKey) int{
-		"id": compareID[*cloud.SSHKey], "name": compareName[*cloud.SSHKey],
-	},
+	sort: orders[*cloud.SSHKey]("id", "name"),
 	lookup: func(st *cloud.State, q url.Values) ([]int64, bool) {
 		fingerprint := q.Get("fingerprint")
 		if fingerprint == "" {
@@ -39,13 +36,7 @@ var sshKeys = &resource[*cloud.SSHKey]{
 }
 
 func sshKeyRoutes() []Route {
-	return []Route{
-		{http.MethodGet, "/ssh_keys", "list_ssh_keys", sshKeys.list},
-		{http.MethodPost, "/ssh_keys", "create_ssh_key", withBody(createSSHKey)},
-		{http.MethodGet, "/ssh_keys/{id}", "get_ssh_key", sshKeys.get},
-		{http.MethodPut, "/ssh_keys/{id}", "update_ssh_key", sshKeys.update(cloud.Project.UpdateSSHKey)},
-		{http.MethodDelete, "/ssh_keys/{id}", "delete_ssh_key", sshKeys.remove(cloud.Project.DeleteSSHKey)},
-	}
+	return sshKeys.routes(withBody(createSSHKey), sshKeys.update(cloud.Project.UpdateSSHKey), sshKeys.remove(cloud.Project.DeleteSSHKey))
 }
 
 func createSSHKey(r *Request, body struct {
@@ -56,8 +47,5 @@ func createSSHKey(r *Request, body struct {
 	key, st, err := r.Project.CreateSSHKey(cloud.CreateSSHKey{
 		Name: body.Name, PublicKey: body.PublicKey, Labels: body.Labels,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return created(key.ID, sshKeys.part(r, st, key.ID, key)), nil
+	return sshKeys.created(r, key, st, err)
 }

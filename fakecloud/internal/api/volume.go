@@ -1,8 +1,6 @@
 package api
 
 import (
-	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
@@ -33,30 +31,20 @@ var volumes = &resource[*cloud.Volume]{
 			protectionJSON{v.DeleteProtection}, v.Labels, v.Status, nullable(v.Format),
 		}
 	},
-	filter: func(q url.Values) (func(*cloud.State, *cloud.Volume) bool, error) {
-		status, err := oneOf(q, "status", string(cloud.VolumeAvailable), string(cloud.VolumeCreating))
-		if err != nil || len(q["status"]) == 0 {
-			return nil, err
-		}
-		return func(_ *cloud.State, v *cloud.Volume) bool { return status(string(v.Status)) }, nil
-	},
-	sort: map[string]func(a, b *cloud.Volume) int{
-		"id": compareID[*cloud.Volume], "name": compareName[*cloud.Volume], "created": compareCreated[*cloud.Volume],
-	},
+	filter: filterBy("status", func(v *cloud.Volume) string { return string(v.Status) },
+		string(cloud.VolumeAvailable), string(cloud.VolumeCreating)),
+	sort: orders[*cloud.Volume]("id", "name", "created"),
 }
 
 func volumeRoutes() []Route {
-	return slices.Concat([]Route{
-		{http.MethodGet, "/volumes", "list_volumes", volumes.list},
-		{http.MethodPost, "/volumes", "create_volume", withBody(createVolume)},
-		{http.MethodGet, "/volumes/{id}", "get_volume", volumes.get},
-		{http.MethodPut, "/volumes/{id}", "update_volume", volumes.update(cloud.Project.UpdateVolume)},
-		{http.MethodDelete, "/volumes/{id}", "delete_volume", volumes.remove(cloud.Project.DeleteVolume)},
-		{http.MethodPost, "/volumes/{id}/actions/attach", "attach_volume", withIDAndBody(cloud.KindVolume, attachVolume)},
-		{http.MethodPost, "/volumes/{id}/actions/detach", "detach_volume", startedOn(cloud.KindVolume, cloud.Project.DetachVolume)},
-		{http.MethodPost, "/volumes/{id}/actions/resize", "resize_volume", withIDAndBody(cloud.KindVolume, resizeVolume)},
-		{http.MethodPost, "/volumes/{id}/actions/change_protection", "change_volume_protection",
-			changeProtection(cloud.KindVolume, cloud.Project.ChangeVolumeProtection)},
+	const kind = cloud.KindVolume
+	return slices.Concat(volumes.routes(
+		withBody(createVolume), volumes.update(cloud.Project.UpdateVolume), volumes.remove(cloud.Project.DeleteVolume),
+	), []Route{
+		volumes.action("attach", withIDAndBody(kind, attachVolume)),
+		volumes.action("detach", startedOn(kind, cloud.Project.DetachVolume)),
+		volumes.action("resize", withIDAndBody(kind, resizeVolume)),
+		volumes.action("change_protection", changeProtection(kind, cloud.Project.ChangeVolumeProtection)),
 	}, actionRoutesOf(volumes))
 }
 
@@ -73,11 +61,7 @@ func createVolume(r *Request, body struct {
 		Name: body.Name, Size: body.Size, Location: string(body.Location), Server: deref(body.Server, 0),
 		Automount: body.Automount, Format: body.Format, Labels: body.Labels,
 	})
-	if err != nil {
-		return Response{}, err
-	}
-	return created(out.Volume.ID, volumes.part(r, st, out.Volume.ID, out.Volume), actionPart(st, out.Action),
-		startedPart("next_actions", st, out.NextActions)), nil
+	return volumes.created(r, out.Volume, st, err, actionPart(st, out.Action), startedPart("next_actions", st, out.NextActions))
 }
 
 func attachVolume(r *Request, id int64, body struct {

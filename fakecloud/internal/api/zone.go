@@ -3,7 +3,6 @@ package api
 import (
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -56,34 +55,18 @@ var zones = &resource[*cloud.Zone]{
 	singular: "zone", plural: "zones", kind: cloud.KindZone,
 	table:  func(st *cloud.State) *store.Table[*cloud.Zone] { return &st.Zones },
 	encode: encodeZone, find: (*cloud.State).FindZone, public: (*cloud.Zone).WithoutKeys,
-	sort: map[string]func(a, b *cloud.Zone) int{
-		"id": compareID[*cloud.Zone], "name": compareName[*cloud.Zone], "created": compareCreated[*cloud.Zone],
-	},
-	filter: func(q url.Values) (func(*cloud.State, *cloud.Zone) bool, error) {
-		mode, err := oneOf(q, "mode", cloud.ZonePrimary, cloud.ZoneSecondary)
-		if err != nil || len(q["mode"]) == 0 {
-			return nil, err
-		}
-		return func(_ *cloud.State, z *cloud.Zone) bool { return mode(z.Mode) }, nil
-	},
+	sort:   orders[*cloud.Zone]("id", "name", "created"),
+	filter: filterBy("mode", func(z *cloud.Zone) string { return z.Mode }, cloud.ZonePrimary, cloud.ZoneSecondary),
 }
 
 func zoneRoutes() []Route {
-	one := zones.path()
-	return slices.Concat([]Route{
-		{http.MethodGet, "/zones", "list_zones", zones.list},
-		{http.MethodPost, "/zones", "create_zone", withBody(createZone)},
-		{http.MethodGet, one, "get_zone", zones.get},
-		{http.MethodPut, one, "update_zone", withBody(updateZone)},
-		{http.MethodDelete, one, "delete_zone", func(r *Request) (Response, error) {
-			return started(r.Project.DeleteZone(r.zone()))
-		}},
-		{http.MethodGet, one + "/zonefile", "get_zone_zonefile", exportZonefile},
-		{http.MethodPost, one + "/actions/change_primary_nameservers", "change_zone_primary_nameservers",
-			withBody(changePrimaryNameservers)},
-		{http.MethodPost, one + "/actions/change_protection", "change_zone_protection", withBody(changeZoneProtection)},
-		{http.MethodPost, one + "/actions/change_ttl", "change_zone_ttl", withBody(changeZoneTTL)},
-		{http.MethodPost, one + "/actions/import_zonefile", "import_zone_zonefile", withBody(importZonefile)},
+	remove := func(r *Request) (Response, error) { return started(r.Project.DeleteZone(r.zone())) }
+	return slices.Concat(zones.routes(withBody(createZone), withBody(updateZone), remove), []Route{
+		{http.MethodGet, zones.path() + "/zonefile", "get_zone_zonefile", exportZonefile},
+		zones.action("change_primary_nameservers", withBody(changePrimaryNameservers)),
+		zones.action("change_protection", withBody(changeZoneProtection)),
+		zones.action("change_ttl", withBody(changeZoneTTL)),
+		zones.action("import_zonefile", withBody(importZonefile)),
 	}, rrsetRoutes(), actionRoutesOf(zones))
 }
 
@@ -123,10 +106,7 @@ func createZone(r *Request, body struct {
 		in.RRSets = append(in.RRSets, s.input())
 	}
 	z, action, st, err := r.Project.CreateZone(in)
-	if err != nil {
-		return Response{}, err
-	}
-	return created(z.ID, zones.part(r, st, z.ID, z), actionPart(st, action)), nil
+	return zones.created(r, z, st, err, actionPart(st, action))
 }
 
 func updateZone(r *Request, body struct {

@@ -101,11 +101,7 @@ func (r *Request) rrType() string { return r.param("rr_type") }
 
 func listRRSets(r *Request) (Response, error) {
 	q := r.Query()
-	p, err := parsePageUpTo(q, maxRRSetsPerPage)
-	if err != nil {
-		return Response{}, err
-	}
-	keys, err := parseSort(q, func(f string) bool { return rrsetSort[f] != nil })
+	p, keys, err := pageAndOrder(q, maxRRSetsPerPage, rrsetSort)
 	if err != nil {
 		return Response{}, err
 	}
@@ -217,7 +213,7 @@ func changeRRSetTTL(r *Request, body struct {
 
 // changeRecords answers the actions that take a list of records.
 func changeRecords[R recordJSON | commentedRecord](do func(cloud.Project, string, string, string, []dns.Record) (int64, *cloud.State,
-	error)) func(*Request) (Response, error) {
+	error)) handler {
 	return withBody(func(r *Request, body struct {
 		Records []R `json:"records" check:"required,len=1:50"`
 	}) (Response, error) {

@@ -73,10 +73,7 @@ func (a *Action) Progress(now time.Time) int {
 }
 
 // Clone implements Object.
-func (a *Action) Clone() *Action {
-	c := *a
-	return &c
-}
+func (a *Action) Clone() *Action { return new(*a) }
 
 // ActionTable holds a project's actions and the locks of the running ones.
 type ActionTable struct {
@@ -186,9 +183,14 @@ func (t *ActionTable) Begin(l *store.ChangeLog) {
 	t.waiting.Share()
 }
 
-// start records a new action, or one of a snapshot.
+// start records a new action.
 func (t *ActionTable) start(a *Action) {
 	t.Put(a)
+	t.index(a)
+}
+
+// index adds an action to the indexes.
+func (t *ActionTable) index(a *Action) {
 	for _, r := range a.Resources {
 		t.byResource.Set(resourceAction{r.key(), a.ID})
 	}
@@ -239,12 +241,12 @@ func (t *ActionTable) Unfinished() int { return t.unfinished }
 
 // CountOfKind returns how many actions target any resource of a kind. With running, it counts only those that have not ended.
 func (t *ActionTable) CountOfKind(kind store.Kind, running bool) int {
-	return int(t.index(running).counts[Ref{Kind: kind}.key()>>kindShift])
+	return int(t.kinds(running).counts[Ref{Kind: kind}.key()>>kindShift])
 }
 
 // PageOfKind returns a page of the actions that CountOfKind counts. Its cost depends on the size of the page. The order is by id.
 func (t *ActionTable) PageOfKind(kind store.Kind, running bool, p store.Page) []*store.Entry[*Action] {
-	ids := t.index(running).page(kind, p)
+	ids := t.kinds(running).page(kind, p)
 	page := make([]*store.Entry[*Action], len(ids))
 	for i, id := range ids {
 		page[i], _ = t.Entry(id)
@@ -252,7 +254,7 @@ func (t *ActionTable) PageOfKind(kind store.Kind, running bool, p store.Page) []
 	return page
 }
 
-func (t *ActionTable) index(running bool) *kindIndex {
+func (t *ActionTable) kinds(running bool) *kindIndex {
 	if running {
 		return &t.running
 	}
@@ -263,7 +265,7 @@ func (t *ActionTable) index(running bool) *kindIndex {
 func (t *ActionTable) OfKind(kind store.Kind, running bool) iter.Seq[*store.Entry[*Action]] {
 	start := Ref{Kind: kind}.key()
 	return func(yield func(*store.Entry[*Action]) bool) {
-		t.index(running).keys.Ascend(start, func(key uint64) bool {
+		t.kinds(running).keys.Ascend(start, func(key uint64) bool {
 			if key>>kindShift != start>>kindShift {
 				return false
 			}
@@ -538,24 +540,57 @@ func (tx *Tx) attempt(effect func(*Tx) error) *Error {
 	return &Error{Code: ActionFailedCode, Message: err.Error()}
 }
 
-// RequireUnlocked returns a locked error when an action is running on any of the resources.
+// RequireUnlocked returns an error when an action is running on any of the resources: conflict for the kinds with which the real API
+// answers so, locked for others. Clients retry after a conflict. It is known of networks and Primary IPs (API document) and of load
+// balancers (terraform-provider-hcloud issues 182 and 185).
 func (tx *Tx) RequireUnlocked(refs ...Ref) error {
 	for _, r := range refs {
-		if tx.Actions.Locked(r) {
-			return ErrLocked(r.Kind)
+		if !tx.Actions.Locked(r) {
+			continue
 		}
+		switch r.Kind {
+		case KindNetwork, KindPrimaryIP, KindLoadBalancer, KindFirewall:
+			return ErrConflict(words(r.Kind) + " has changed during request")
+		}
+		return ErrLocked(r.Kind)
 	}
 	return nil
 }
 
-// RequireNoConflict is RequireUnlocked with a conflict error instead of a locked error. The real API
-// refuses concurrent changes with conflict for networks and Primary IPs (API document) and for load
-// balancers (terraform-provider-hcloud issues 182 and 185). Clients retry after a conflict.
-func (tx *Tx) RequireNoConflict(refs ...Ref) error {
-	for _, r := range refs {
-		if tx.Actions.Locked(r) {
-			return ErrConflict(words(r.Kind) + " has changed during request")
-		}
+// free returns a resource that no action has locked. Errors: not_found, and locked or conflict.
+func free[T store.Object[T]](tx *Tx, table func(*State) *store.Table[T], id int64) (T, error) {
+	v, err := Find(table(tx.State), id)
+	if err != nil {
+		return v, err
 	}
-	return nil
+	return v, tx.RequireUnlocked(Ref{table(tx.State).Kind(), id})
+}
+
+// onFree is a write to a resource that no action has locked. Errors: those of free and of do.
+func onFree[T store.Object[T]](p Project, table func(*State) *store.Table[T], id int64, do func(*Tx, T) error) (*State, error) {
+	return p.update(func(tx *Tx) error {
+		v, err := free(tx, table, id)
+		if err != nil {
+			return err
+		}
+		return do(tx, v)
+	})
+}
+
+// act starts an action on a resource that no action has locked. plan makes the checks of the action and returns it. act adds the resource
+// to those of the action, unless it is there. Errors: those of free and of plan.
+func act[T store.Object[T]](p Project, table func(*State) *store.Table[T], id int64,
+	plan func(*Tx, T) (ActionSpec, error)) (action int64, st *State, err error) {
+	st, err = onFree(p, table, id, func(tx *Tx, v T) error {
+		spec, err := plan(tx, v)
+		if err != nil {
+			return err
+		}
+		if ref := (Ref{table(tx.State).Kind(), id}); !slices.Contains(spec.Resources, ref) {
+			spec.Resources = append(spec.Resources, ref)
+		}
+		action = tx.Start(spec).ID
+		return nil
+	})
+	return action, st, err
 }

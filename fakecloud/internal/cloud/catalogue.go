@@ -22,7 +22,7 @@ type Location struct {
 	Name, Description   string
 	Country, City       string
 	Latitude, Longitude float64
-	NetworkZone         string
+	NetworkZone         string `yaml:"network_zone"`
 	Datacenter          Datacenter
 }
 
@@ -35,7 +35,7 @@ type Datacenter struct {
 // Deprecation is when the deprecation of an item was announced, and until when the item is available.
 type Deprecation struct {
 	Announced        time.Time `json:"announced,omitzero"`
-	UnavailableAfter time.Time `json:"unavailable_after,omitzero"`
+	UnavailableAfter time.Time `json:"unavailable_after,omitzero" yaml:"unavailable_after"`
 }
 
 // Retired reports whether the time of a deprecated item is over. The item is then in no list and cannot
@@ -69,7 +69,7 @@ type ServerType struct {
 	Memory       float64              `json:"memory,omitzero"` // GB
 	Disk         int                  `json:"disk,omitzero"`   // GB
 	StorageType  string               `json:"storage_type,omitzero"`
-	CPUType      string               `json:"cpu_type,omitzero"`
+	CPUType      string               `json:"cpu_type,omitzero" yaml:"cpu"`
 	Architecture string               `json:"architecture,omitzero"`
 	Prices       []LocationPrice      `json:"prices,omitzero"`
 	Deprecation  *Deprecation         `json:"deprecation,omitzero"`
@@ -78,11 +78,7 @@ type ServerType struct {
 
 // In returns the entry of a location; ok is false if the type does not exist there.
 func (t *ServerType) In(location string) (in ServerTypeLocation, ok bool) {
-	i := slices.IndexFunc(t.Locations, func(l ServerTypeLocation) bool { return l.Location.Name == location })
-	if i < 0 {
-		return ServerTypeLocation{}, false
-	}
-	return t.Locations[i], true
+	return find(t.Locations, func(l ServerTypeLocation) bool { return l.Location.Name == location })
 }
 
 // Retired reports whether the server type is retired in all locations.
@@ -103,10 +99,10 @@ type ServerTypeLocation struct {
 type LoadBalancerType struct {
 	ID                      int64
 	Name, Description       string
-	MaxConnections          int
-	MaxServices             int
-	MaxTargets              int
-	MaxAssignedCertificates int
+	MaxConnections          int `yaml:"max_connections"`
+	MaxServices             int `yaml:"max_services"`
+	MaxTargets              int `yaml:"max_targets"`
+	MaxAssignedCertificates int `yaml:"max_assigned_certificates"`
 	Deprecation             *Deprecation
 	Prices                  []LocationPrice
 }
@@ -115,9 +111,9 @@ type LoadBalancerType struct {
 type ISO struct {
 	ID                int64
 	Name, Description string
-	Type              string // public or private
-	Architecture      string // "" is any
-	Deprecation       *Deprecation
+	Type              string       // public or private
+	Architecture      string       // "" is any
+	Deprecation       *Deprecation `yaml:"deprecated"`
 }
 
 // Pricing is the part of GET /pricing that is not about server types and load balancer types.
@@ -139,14 +135,18 @@ type Pricing struct {
 // byIDOrName finds an item by id or by name: many fields of requests accept both.
 func byIDOrName[T any](items []*T, idOrName string, key func(*T) (int64, string)) (*T, bool) {
 	id, isID := ParseID(idOrName)
-	i := slices.IndexFunc(items, func(t *T) bool {
+	return find(items, func(t *T) bool {
 		itemID, name := key(t)
 		return name == idOrName || isID && itemID == id
 	})
-	if i < 0 {
-		return nil, false
+}
+
+// find returns the first item for which is returns true.
+func find[T any](items []T, is func(T) bool) (item T, ok bool) {
+	if i := slices.IndexFunc(items, is); i >= 0 {
+		return items[i], true
 	}
-	return items[i], true
+	return item, false
 }
 
 // Location finds a location by id or name.
@@ -171,20 +171,12 @@ func (c *Catalogue) ISO(idOrName string) (*ISO, bool) {
 
 // Image finds a system or app image by id.
 func (c *Catalogue) Image(id int64) (*Image, bool) {
-	i := slices.IndexFunc(c.Images, func(i *Image) bool { return i.ID == id })
-	if i < 0 {
-		return nil, false
-	}
-	return c.Images[i], true
+	return find(c.Images, func(i *Image) bool { return i.ID == id })
 }
 
 // ImageByName finds a system or app image by name and architecture. The name alone is not unique.
 func (c *Catalogue) ImageByName(name, architecture string) (*Image, bool) {
-	i := slices.IndexFunc(c.Images, func(i *Image) bool { return i.Name == name && i.Architecture == architecture })
-	if i < 0 {
-		return nil, false
-	}
-	return c.Images[i], true
+	return find(c.Images, func(i *Image) bool { return i.Name == name && i.Architecture == architecture })
 }
 
 // NetworkZones returns the names of all network zones.

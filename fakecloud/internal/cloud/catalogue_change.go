@@ -80,11 +80,10 @@ func (d *projectData) set(change func(*State)) {
 
 // TypeOf returns the server's type from the current catalogue. The type may differ from the one that the server was created with.
 func (st *State) TypeOf(s *Server) *ServerType {
-	i := slices.IndexFunc(st.Catalogue.ServerTypes, func(t *ServerType) bool { return t.ID == s.Type.ID })
-	if i < 0 {
-		return s.Type
+	if t, ok := find(st.Catalogue.ServerTypes, func(t *ServerType) bool { return t.ID == s.Type.ID }); ok {
+		return t
 	}
-	return st.Catalogue.ServerTypes[i]
+	return s.Type
 }
 
 // At returns the catalogue as it is at a time: a server type is not available where it is retired. It is the catalogue itself if that

@@ -36,66 +36,40 @@ var embeddedCatalogue = sync.OnceValue(func() *Catalogue {
 
 type catalogueData struct {
 	Locations []struct {
-		ID          int64          `yaml:"id"`
-		Name        string         `yaml:"name"`
-		Description string         `yaml:"description"`
-		Country     string         `yaml:"country"`
-		City        string         `yaml:"city"`
-		Latitude    float64        `yaml:"latitude"`
-		Longitude   float64        `yaml:"longitude"`
-		NetworkZone string         `yaml:"network_zone"`
-		PriceRegion string         `yaml:"price_region"`
-		Datacenter  datacenterData `yaml:"datacenter"`
-	} `yaml:"locations"`
+		Location    `yaml:",inline"`
+		PriceRegion string `yaml:"price_region"`
+	}
 	ServerTypes []struct {
-		ID            int64                      `yaml:"id"`
-		Name          string                     `yaml:"name"`
-		Description   string                     `yaml:"description"` // default: the name in capitals
-		Cores         int                        `yaml:"cores"`
-		Memory        float64                    `yaml:"memory"`
-		Disk          int                        `yaml:"disk"`
-		CPU           string                     `yaml:"cpu"`
-		Architecture  string                     `yaml:"architecture"`
-		Category      string                     `yaml:"category"`
-		Monthly       map[string]float64         `yaml:"monthly"`
-		TrafficTB     map[string]float64         `yaml:"traffic_tb"`
-		Deprecated    map[string]deprecationData `yaml:"deprecated"`
-		UnavailableIn []string                   `yaml:"unavailable_in"`
-		Recommended   bool                       `yaml:"recommended"`
+		ServerType    `yaml:",inline"` // its description is by default the name in capitals
+		offerData     `yaml:",inline"`
+		Deprecated    map[string]*Deprecation
+		UnavailableIn []string `yaml:"unavailable_in"`
+		Recommended   bool
 	} `yaml:"server_types"`
 	LoadBalancerTypes []struct {
-		ID                      int64              `yaml:"id"`
-		Name                    string             `yaml:"name"`
-		MaxConnections          int                `yaml:"max_connections"`
-		MaxServices             int                `yaml:"max_services"`
-		MaxTargets              int                `yaml:"max_targets"`
-		MaxAssignedCertificates int                `yaml:"max_assigned_certificates"`
-		Monthly                 map[string]float64 `yaml:"monthly"`
-		TrafficTB               map[string]float64 `yaml:"traffic_tb"`
+		LoadBalancerType `yaml:",inline"`
+		offerData        `yaml:",inline"`
 	} `yaml:"load_balancer_types"`
 	Images []struct {
-		Name        string           `yaml:"name"`
-		Type        string           `yaml:"type"`
-		Description string           `yaml:"description"`
-		Flavor      string           `yaml:"flavor"`
-		Version     string           `yaml:"version"`
-		Created     day              `yaml:"created"`
-		DiskSize    float64          `yaml:"disk_size"`
-		IDs         map[string]int64 `yaml:"ids"`
-		Deprecated  *deprecationData `yaml:"deprecated"`
-	} `yaml:"images"`
-	ISOs []struct {
-		ID           int64            `yaml:"id"`
-		Name         string           `yaml:"name"`
-		Description  string           `yaml:"description"`
-		Architecture string           `yaml:"architecture"`
-		Deprecated   *deprecationData `yaml:"deprecated"`
-	} `yaml:"isos"`
+		Name, Type, Description, Flavor, Version string
+
+		Created    time.Time
+		DiskSize   float64 `yaml:"disk_size"`
+		IDs        map[string]int64
+		Deprecated *Deprecation
+	}
+	ISOs        []ISO
 	pricingData `yaml:",inline"`
 }
 
+// offerData is by price region.
+type offerData struct {
+	Monthly   map[string]float64
+	TrafficTB map[string]float64 `yaml:"traffic_tb"`
+}
+
 type pricingData struct {
-	Currency            string             `yaml:"currency"`
+	Currency            string
 	VATPercent          int64              `yaml:"vat_percent"`
 	ImagePerGBMonth     float64            `yaml:"image_per_gb_month"`
 	VolumePerGBMonth    float64            `yaml:"volume_per_gb_month"`
@@ -105,37 +79,6 @@ type pricingData struct {
 	FloatingIPv4Monthly float64            `yaml:"floating_ipv4_monthly"`
 	FloatingIPv6Monthly float64            `yaml:"floating_ipv6_monthly"`
 	TrafficPerTB        map[string]float64 `yaml:"traffic_per_tb"`
-}
-
-type datacenterData struct {
-	ID          int64  `yaml:"id"`
-	Name        string `yaml:"name"`
-	Description string `yaml:"description"`
-}
-
-type deprecationData struct {
-	Announced        day `yaml:"announced"`
-	UnavailableAfter day `yaml:"unavailable_after"`
-}
-
-func (d *deprecationData) deprecation() *Deprecation {
-	if d == nil {
-		return nil
-	}
-	return &Deprecation{Announced: d.Announced.Time, UnavailableAfter: d.UnavailableAfter.Time}
-}
-
-// day is a date such as 2026-01-01, or a point in time such as 2024-06-06T08:00:00Z.
-type day struct{ time.Time }
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (d *day) UnmarshalYAML(node *yaml.Node) (err error) {
-	layout := time.DateOnly
-	if strings.Contains(node.Value, "T") {
-		layout = time.RFC3339
-	}
-	d.Time, err = time.Parse(layout, node.Value)
-	return err
 }
 
 // loadCatalogue reads and links the files of a catalogue.
@@ -173,34 +116,21 @@ type catalogueBuilder struct {
 func (b *catalogueBuilder) locations() {
 	for _, l := range b.data.Locations {
 		b.regions[l.Name] = l.PriceRegion
-		b.Locations = append(b.Locations, &Location{
-			ID: l.ID, Name: l.Name, Description: l.Description, Country: l.Country, City: l.City,
-			Latitude: l.Latitude, Longitude: l.Longitude, NetworkZone: l.NetworkZone,
-			Datacenter: Datacenter(l.Datacenter),
-		})
+		b.Locations = append(b.Locations, new(l.Location))
 	}
 }
 
 func (b *catalogueBuilder) serverTypes() {
 	for _, d := range b.data.ServerTypes {
-		t := &ServerType{
-			ID: d.ID, Name: d.Name, Description: cmp.Or(d.Description, strings.ToUpper(d.Name)), Category: d.Category,
-			Cores: d.Cores, Memory: d.Memory, Disk: d.Disk, StorageType: "local",
-			CPUType: d.CPU, Architecture: d.Architecture,
-			Prices: b.prices(d.Monthly, d.TrafficTB),
-		}
-		if all, ok := d.Deprecated["all"]; ok {
-			t.Deprecation = all.deprecation()
-		}
+		t := new(d.ServerType)
+		t.Description, t.StorageType = cmp.Or(d.Description, strings.ToUpper(d.Name)), "local"
+		t.Prices, t.Deprecation = b.prices(d.offerData), d.Deprecated["all"]
 		for _, l := range b.Locations {
 			region := b.regions[l.Name]
 			if _, sold := d.Monthly[region]; !sold {
 				continue
 			}
-			in := ServerTypeLocation{Location: l, Deprecation: t.Deprecation, Recommended: d.Recommended}
-			if dep, ok := d.Deprecated[region]; ok {
-				in.Deprecation = dep.deprecation()
-			}
+			in := ServerTypeLocation{Location: l, Deprecation: cmp.Or(d.Deprecated[region], t.Deprecation), Recommended: d.Recommended}
 			in.Available = in.Deprecation == nil && !slices.Contains(d.UnavailableIn, l.Name)
 			t.Locations = append(t.Locations, in)
 		}
@@ -210,12 +140,8 @@ func (b *catalogueBuilder) serverTypes() {
 
 func (b *catalogueBuilder) loadBalancerTypes() {
 	for _, d := range b.data.LoadBalancerTypes {
-		b.LoadBalancerTypes = append(b.LoadBalancerTypes, &LoadBalancerType{
-			ID: d.ID, Name: d.Name, Description: strings.ToUpper(d.Name),
-			MaxConnections: d.MaxConnections, MaxServices: d.MaxServices, MaxTargets: d.MaxTargets,
-			MaxAssignedCertificates: d.MaxAssignedCertificates,
-			Prices:                  b.prices(d.Monthly, d.TrafficTB),
-		})
+		d.Description, d.Prices = strings.ToUpper(d.Name), b.prices(d.offerData)
+		b.LoadBalancerTypes = append(b.LoadBalancerTypes, new(d.LoadBalancerType))
 	}
 }
 
@@ -223,10 +149,10 @@ func (b *catalogueBuilder) images() {
 	for _, d := range b.data.Images {
 		for _, arch := range slices.Backward(slices.Sorted(maps.Keys(d.IDs))) { // x86 first
 			b.Images = append(b.Images, &Image{
-				Meta: store.Meta{ID: d.IDs[arch], Name: d.Name, Labels: map[string]string{}, Created: d.Created.Time},
+				Meta: store.Meta{ID: d.IDs[arch], Name: d.Name, Labels: map[string]string{}, Created: d.Created},
 				Type: cmp.Or(d.Type, "system"), Status: "available", Description: d.Description,
 				DiskSize: d.DiskSize, OSFlavor: d.Flavor, OSVersion: d.Version,
-				Architecture: arch, RapidDeploy: true, Deprecation: d.Deprecated.deprecation(),
+				Architecture: arch, RapidDeploy: true, Deprecation: d.Deprecated,
 			})
 		}
 	}
@@ -235,10 +161,8 @@ func (b *catalogueBuilder) images() {
 
 func (b *catalogueBuilder) isos() {
 	for _, d := range b.data.ISOs {
-		b.ISOs = append(b.ISOs, &ISO{
-			ID: d.ID, Name: d.Name, Description: d.Description, Type: "public",
-			Architecture: d.Architecture, Deprecation: d.Deprecated.deprecation(),
-		})
+		d.Type = "public"
+		b.ISOs = append(b.ISOs, &d)
 	}
 }
 
@@ -268,17 +192,17 @@ func hourly(monthly float64) float64 { return monthly / hoursPerMonth }
 const terabyte = 1 << 40 // the API counts included traffic in binary terabytes: 20 TB are 21990232555520
 
 // prices turns prices by region into prices by location.
-func (b *catalogueBuilder) prices(monthly, trafficTB map[string]float64) []LocationPrice {
+func (b *catalogueBuilder) prices(d offerData) []LocationPrice {
 	var out []LocationPrice
 	for _, l := range b.Locations {
 		region := b.regions[l.Name]
-		m, sold := monthly[region]
+		m, sold := d.Monthly[region]
 		if !sold {
 			continue
 		}
 		out = append(out, LocationPrice{
 			Location: l.Name, Hourly: b.price(hourly(m)), Monthly: b.price(m),
-			IncludedTraffic:   int64(trafficTB[region] * terabyte),
+			IncludedTraffic:   int64(d.TrafficTB[region] * terabyte),
 			PricePerTBTraffic: b.price(b.data.TrafficPerTB[region]),
 		})
 	}

@@ -74,13 +74,7 @@ func (c *Certificate) Ref() Ref { return Ref{KindCertificate, c.ID} }
 // newCertificate checks the fields that all certificates have, and returns the Meta of a new one.
 // Errors: invalid_input, resource_limit_exceeded, uniqueness_error.
 func (tx *Tx) newCertificate(name string, labels map[string]string) (store.Meta, error) {
-	if err := ValidateLabels(labels); err != nil {
-		return store.Meta{}, err
-	}
-	if err := tx.checkLimit(&tx.Certificates); err != nil {
-		return store.Meta{}, err
-	}
-	if err := RequireUniqueName(&tx.Certificates, name, 0); err != nil {
+	if err := checkNew(tx, &tx.Certificates, name, labels); err != nil {
 		return store.Meta{}, err
 	}
 	return tx.NewMeta(name, labels), nil
@@ -132,20 +126,13 @@ func (p Project) UploadCertificate(in UploadCertificate) (*Certificate, *State, 
 
 // UpdateCertificate changes name and labels. Errors: not_found, invalid_input, uniqueness_error.
 func (p Project) UpdateCertificate(id int64, in UpdateResource) (*State, error) {
-	return updateMeta(p, func(tx *Tx) *store.Table[*Certificate] { return &tx.Certificates }, id, in)
+	return updateMeta(p, inCertificates, id, in)
 }
 
 // DeleteCertificate deletes a certificate. Errors: not_found, locked (it is being issued), service_error (it is used by a load
 // balancer).
 func (p Project) DeleteCertificate(id int64) error {
-	_, err := p.update(func(tx *Tx) error {
-		c, err := Find(&tx.Certificates, id)
-		if err != nil {
-			return err
-		}
-		if err := tx.RequireUnlocked(c.Ref()); err != nil {
-			return err
-		}
+	_, err := onFree(p, inCertificates, id, func(tx *Tx, c *Certificate) error {
 		if len(c.UsedBy) > 0 {
 			return ErrServiceError("certificate still in use") // terraform-provider-hcloud issue 1065
 		}

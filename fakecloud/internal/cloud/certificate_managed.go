@@ -66,14 +66,7 @@ func (p Project) CreateManagedCertificate(in CreateManagedCertificate) (c *Certi
 // RetryCertificate retries a failed issuance or renewal.
 // Errors: not_found, locked, unsupported_error (it is not managed, or nothing has failed).
 func (p Project) RetryCertificate(id int64) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		c, err := Find(&tx.Certificates, id)
-		if err != nil {
-			return err
-		}
-		if err := tx.RequireUnlocked(c.Ref()); err != nil {
-			return err
-		}
+	st, err = onFree(p, inCertificates, id, func(tx *Tx, c *Certificate) error {
 		if c.Issuance != IssuanceFailed && c.Renewal != RenewalFailed {
 			return ErrUnsupported("certificate not retryable")
 		}

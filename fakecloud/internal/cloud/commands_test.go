@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,33 +16,39 @@ import (
 
 var update = flag.Bool("update", false, "write the page of actions instead of comparing it")
 
-// actionsPage is made of the table of commands.
+// actionsPage is made of the table of commands. Its last column is written by hand.
 const actionsPage = "../../ACTIONS.md"
+
+var actionRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\|.*\\| ([^|]+) \\|$")
 
 func TestThePageOfActionsIsTheTableOfCommands(t *testing.T) {
 	t.Parallel()
+	page, err := os.ReadFile(actionsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	does := map[string]string{}
+	for _, row := range actionRow.FindAllStringSubmatch(string(page), -1) {
+		does[row[1]] = row[2]
+	}
 	var b strings.Builder
 	b.WriteString("# The actions of fakecloud\n\n" +
-		"What each action locks, how long it takes with the profile `realistic`, and what it does. A test makes this page of the\n" +
-		"table `commands` ([commands.go](internal/cloud/commands.go)): `make actions`. Where no source stands, the API document says\n" +
+		"What each action locks, how long it takes with the profile `realistic`, and what it does. `make actions` takes all columns " +
+		"but the\n" +
+		"last from the table `commands` ([commands.go](internal/cloud/commands.go)). Where no source stands, the API document says\n" +
 		"so. Durations are rounded observations of users.\n\n" +
 		"| command | locks | shows, too | takes | effect |\n|---|---|---|--:|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(commands)) {
 		c := commands[name]
-		text := c.does
-		if c.follows != "" {
-			text += "; then " + c.follows
+		if does[name] == "" {
+			t.Errorf("%s does not say what %s does: add a row", actionsPage, name)
 		}
-		if c.source != "" {
-			text += " (" + c.source + ")"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %v | %s |\n", name, kindNames(c.locks), kindNames(c.shows), c.usual, text)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %v | %s |\n", name, kindNames(c.locks), kindNames(c.shows), c.usual, does[name])
 	}
 	if *update {
 		check(t, os.WriteFile(actionsPage, []byte(b.String()), 0o644))
-	}
-	if page, err := os.ReadFile(actionsPage); err != nil || string(page) != b.String() {
-		t.Errorf("%s is not that of the table of commands: run make actions (%v)", actionsPage, err)
+	} else if string(page) != b.String() {
+		t.Errorf("%s is not that of the table of commands: run make actions", actionsPage)
 	}
 }
 

@@ -172,8 +172,15 @@ func firstMistakes(fields []FieldError) (first []FieldError, cut bool) {
 }
 
 // ErrField is ErrInvalidInput for one field.
-func ErrField(name, message string) *Error {
-	return ErrInvalidInput(FieldError{Name: name, Messages: []string{message}})
+func ErrField(name, message string) *Error { return errFields(message, name) }
+
+// errFields is ErrInvalidInput with the same message for several fields.
+func errFields(message string, names ...string) *Error {
+	fields := make([]FieldError, len(names))
+	for i, name := range names {
+		fields[i] = FieldError{Name: name, Messages: []string{message}}
+	}
+	return ErrInvalidInput(fields...)
 }
 
 // ErrServiceError is 422 service_error.

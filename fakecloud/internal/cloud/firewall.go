@@ -199,21 +199,12 @@ func errNoFirewallResource(server int64, creating bool) error {
 
 // UpdateFirewall changes name and labels. Errors: not_found, conflict, invalid_input, uniqueness_error.
 func (p Project) UpdateFirewall(id int64, in UpdateResource) (*State, error) {
-	return p.update(func(tx *Tx) error {
-		if _, err := tx.freeFirewall(id); err != nil {
-			return err
-		}
-		return setMeta(&tx.Firewalls, id, in)
-	})
+	return onFree(p, inFirewalls, id, func(tx *Tx, _ *Firewall) error { return setMeta(&tx.Firewalls, id, in) })
 }
 
 // DeleteFirewall deletes a firewall that is applied to nothing. Errors: not_found, conflict, resource_in_use.
 func (p Project) DeleteFirewall(id int64) error {
-	_, err := p.update(func(tx *Tx) error {
-		f, err := tx.freeFirewall(id)
-		if err != nil {
-			return err
-		}
+	_, err := onFree(p, inFirewalls, id, func(tx *Tx, f *Firewall) error {
 		if f.targets.Len() > 0 {
 			return ErrResourceInUse(fmt.Sprintf("firewall with ID %d is still in use", id)) // the real API's message
 		}
@@ -221,13 +212,4 @@ func (p Project) DeleteFirewall(id int64) error {
 		return nil
 	})
 	return err
-}
-
-// freeFirewall returns a firewall that no action is changing. Errors: not_found, conflict.
-func (tx *Tx) freeFirewall(id int64) (*Firewall, error) {
-	f, err := Find(&tx.Firewalls, id)
-	if err != nil {
-		return nil, err
-	}
-	return f, tx.RequireNoConflict(f.Ref())
 }

@@ -2,11 +2,7 @@ package cloud
 
 // onFirewall starts actions on a firewall. start returns their ids. Errors: not_found, conflict, and those of start.
 func (p Project) onFirewall(id int64, start func(*Tx, *Firewall) ([]int64, error)) (actions []int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		f, err := tx.freeFirewall(id)
-		if err != nil {
-			return err
-		}
+	st, err = onFree(p, inFirewalls, id, func(tx *Tx, f *Firewall) (err error) {
 		actions, err = start(tx, f)
 		return err
 	})

@@ -1,7 +1,6 @@
 package cloud
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -35,10 +34,7 @@ type FloatingIP struct {
 }
 
 // Clone implements Object.
-func (f *FloatingIP) Clone() *FloatingIP {
-	c := *f
-	return &c
-}
+func (f *FloatingIP) Clone() *FloatingIP { return new(*f) }
 
 // Ref returns the reference to the Floating IP.
 func (f *FloatingIP) Ref() Ref { return Ref{KindFloatingIP, f.ID} }
@@ -58,8 +54,7 @@ type CreateFloatingIP struct {
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded, resource_unavailable.
 func (p Project) CreateFloatingIP(in CreateFloatingIP) (f *FloatingIP, action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
-		if err := cmp.Or(ValidateLabels(in.Labels), tx.checkLimit(&tx.FloatingIPs),
-			RequireUniqueName(&tx.FloatingIPs, in.Name, 0)); err != nil {
+		if err := checkNew(tx, &tx.FloatingIPs, in.Name, in.Labels); err != nil {
 			return err
 		}
 		home, err := tx.homeOfFloatingIP(in)
@@ -79,7 +74,9 @@ func (p Project) CreateFloatingIP(in CreateFloatingIP) (f *FloatingIP, action in
 		}
 		tx.FloatingIPs.Put(f)
 		if in.Server != 0 {
-			action = tx.startAssigningFloatingIP(f, in.Server)
+			spec := assignFloatingIPSpec(f.ID, in.Server)
+			spec.Resources = append(spec.Resources, f.Ref())
+			action = tx.Start(spec).ID
 		}
 		return nil
 	})
@@ -89,15 +86,11 @@ func (p Project) CreateFloatingIP(in CreateFloatingIP) (f *FloatingIP, action in
 // homeOfFloatingIP returns the home location of a new Floating IP: the given one, or the server's. Of the fields of an error,
 // server is first: a maintained client asserts the order.
 func (tx *Tx) homeOfFloatingIP(in CreateFloatingIP) (*Location, error) {
-	both := func(message string) error {
-		return ErrInvalidInput(
-			FieldError{Name: "server", Messages: []string{message}}, FieldError{Name: "home_location", Messages: []string{message}})
-	}
 	switch {
 	case in.Server == 0 && in.HomeLocation == "":
-		return nil, both("either home_location or server is required")
+		return nil, errFields("either home_location or server is required", "server", "home_location")
 	case in.Server != 0 && in.HomeLocation != "":
-		return nil, both("home_location and server are mutually exclusive")
+		return nil, errFields("home_location and server are mutually exclusive", "server", "home_location")
 	case in.HomeLocation != "":
 		l, ok := tx.Catalogue.Location(in.HomeLocation)
 		if !ok {
@@ -144,11 +137,7 @@ func (p Project) UpdateFloatingIP(id int64, in UpdateFloatingIP) (*State, error)
 // deletes an assigned one, as the API did until 2026-05-01.
 // Errors: not_found, locked, protected, must_be_unassigned.
 func (p Project) DeleteFloatingIP(id int64, unassign bool) error {
-	_, err := p.update(func(tx *Tx) error {
-		f, err := tx.freeFloatingIP(id)
-		if err != nil {
-			return err
-		}
+	_, err := onFree(p, inFloatingIPs, id, func(tx *Tx, f *FloatingIP) error {
 		if f.DeleteProtection {
 			return ErrProtected("Floating IP deletion is protected")
 		}
@@ -161,15 +150,6 @@ func (p Project) DeleteFloatingIP(id int64, unassign bool) error {
 		return nil
 	})
 	return err
-}
-
-// freeFloatingIP returns a Floating IP that no action has locked. Errors: not_found, locked.
-func (tx *Tx) freeFloatingIP(id int64) (*FloatingIP, error) {
-	f, err := Find(&tx.FloatingIPs, id)
-	if err != nil {
-		return nil, err
-	}
-	return f, tx.RequireUnlocked(f.Ref())
 }
 
 // setFloatingIPServer moves a Floating IP to a server, or unassigns it if server is 0. It also updates the servers, since they show their

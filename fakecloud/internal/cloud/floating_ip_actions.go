@@ -2,25 +2,6 @@ package cloud
 
 import "fmt"
 
-// onFloatingIP starts an action on a Floating IP. plan returns the action and its other resources.
-// Errors: not_found, locked, and those of plan.
-func (p Project) onFloatingIP(id int64, plan func(*Tx, *FloatingIP) (ActionSpec, error)) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		f, err := tx.freeFloatingIP(id)
-		if err != nil {
-			return err
-		}
-		spec, err := plan(tx, f)
-		if err != nil {
-			return err
-		}
-		spec.Resources = append(spec.Resources, f.Ref())
-		action = tx.Start(spec).ID
-		return nil
-	})
-	return action, st, err
-}
-
 // assignFloatingIPSpec returns the action that assigns a Floating IP to a server. The action fails if the server is
 // deleted before it ends.
 func assignFloatingIPSpec(id, server int64) ActionSpec {
@@ -41,19 +22,12 @@ func (e floatingIPChange) try(tx *Tx) error {
 	return nil
 }
 
-// startAssigningFloatingIP starts to assign a new Floating IP and returns the action's id.
-func (tx *Tx) startAssigningFloatingIP(f *FloatingIP, server int64) int64 {
-	spec := assignFloatingIPSpec(f.ID, server)
-	spec.Resources = append(spec.Resources, f.Ref())
-	return tx.Start(spec).ID
-}
-
 // AssignFloatingIP assigns a Floating IP to a server in any location. If another server has the Floating IP, it moves:
 // failover controllers do not unassign first (hcloud-fip-controller issue 36). The API document's error
 // floating_ip_assigned is therefore used if the same server already has it.
 // Errors: not_found, locked, invalid_input, floating_ip_assigned.
 func (p Project) AssignFloatingIP(id, server int64) (int64, *State, error) {
-	return p.onFloatingIP(id, func(tx *Tx, f *FloatingIP) (ActionSpec, error) {
+	return act(p, inFloatingIPs, id, func(tx *Tx, f *FloatingIP) (ActionSpec, error) {
 		if _, err := tx.floatingIPServer(server); err != nil {
 			return ActionSpec{}, err
 		}
@@ -68,7 +42,7 @@ func (p Project) AssignFloatingIP(id, server int64) (int64, *State, error) {
 // real code is not documented.
 // Errors: not_found, locked, unsupported_error.
 func (p Project) UnassignFloatingIP(id int64) (int64, *State, error) {
-	return p.onFloatingIP(id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
+	return act(p, inFloatingIPs, id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
 		if f.Server == 0 {
 			return ActionSpec{}, ErrUnsupported("Floating IP is not assigned")
 		}
@@ -81,7 +55,7 @@ func (p Project) UnassignFloatingIP(id int64) (int64, *State, error) {
 // ChangeFloatingIPDNSPtr sets the reverse DNS entry of an address.
 // Errors: not_found, locked, invalid_input, resource_limit_exceeded.
 func (p Project) ChangeFloatingIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *State, error) {
-	return p.onFloatingIP(id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
+	return act(p, inFloatingIPs, id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
 		if !f.IP.Contains(in.IP) {
 			return ActionSpec{}, ErrField("ip", fmt.Sprintf("%s is not part of %s", in.IP, f.IP))
 		}
@@ -95,7 +69,7 @@ func (p Project) ChangeFloatingIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *Stat
 
 // ChangeFloatingIPProtection sets the delete protection. Errors: not_found, locked.
 func (p Project) ChangeFloatingIPProtection(id int64, del bool) (int64, *State, error) {
-	return p.onFloatingIP(id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
+	return act(p, inFloatingIPs, id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
 		return ActionSpec{Command: "change_protection", Does: protection{f.Ref(), del}}, nil
 	})
 }

@@ -281,11 +281,8 @@ func (h *HypervisorSession) notify() {
 // The caller of the functions below holds Cloud.mu.
 
 func (c *Cloud) hypervisorNamed(name string) *attachment {
-	i := slices.IndexFunc(c.hypervisors, func(h *attachment) bool { return h.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return c.hypervisors[i]
+	h, _ := find(c.hypervisors, func(h *attachment) bool { return h.Name == name })
+	return h
 }
 
 // has reports whether the options select a server.

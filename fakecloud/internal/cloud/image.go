@@ -46,10 +46,7 @@ const (
 )
 
 // Clone implements Object.
-func (i *Image) Clone() *Image {
-	c := *i
-	return &c
-}
+func (i *Image) Clone() *Image { return new(*i) }
 
 // Ref returns the reference to the image.
 func (i *Image) Ref() Ref { return Ref{KindImage, i.ID} }

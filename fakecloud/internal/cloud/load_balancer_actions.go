@@ -7,16 +7,6 @@ import (
 	"time"
 )
 
-// unlockedLoadBalancer returns a load balancer that is free for an action.
-// Errors: not_found, conflict.
-func (tx *Tx) unlockedLoadBalancer(id int64) (*LoadBalancer, error) {
-	lb, err := Find(&tx.LoadBalancers, id)
-	if err != nil {
-		return nil, err
-	}
-	return lb, tx.RequireNoConflict(lb.Ref())
-}
-
 // A loadBalancerChange changes only the load balancer.
 type loadBalancerChange interface {
 	apply(*Tx, *LoadBalancer) error
@@ -26,18 +16,9 @@ type loadBalancerChange interface {
 // a copy and returns its error. At the end of the action it makes the change. If that fails, for example
 // because a server has been deleted, the action fails with the same error.
 func changeLoadBalancer[C loadBalancerChange](p Project, id int64, command string, change C) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		lb, err := tx.unlockedLoadBalancer(id)
-		if err != nil {
-			return err
-		}
-		if err := change.apply(tx, lb.Clone()); err != nil {
-			return err
-		}
-		action = tx.Start(ActionSpec{Command: command, Resources: []Ref{lb.Ref()}, Does: ofLoadBalancer[C]{id, change}}).ID
-		return nil
+	return act(p, inLoadBalancers, id, func(tx *Tx, lb *LoadBalancer) (ActionSpec, error) {
+		return ActionSpec{Command: command, Does: ofLoadBalancer[C]{id, change}}, change.apply(tx, lb.Clone())
 	})
-	return action, st, err
 }
 
 type ofLoadBalancer[C loadBalancerChange] struct {
@@ -138,16 +119,9 @@ func (c algorithmChange) apply(_ *Tx, lb *LoadBalancer) error { //nolint:unparam
 // ChangeLoadBalancerProtection starts change_protection; nil changes nothing.
 // Errors: not_found, conflict.
 func (p Project) ChangeLoadBalancerProtection(id int64, protect *bool) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		lb, err := tx.unlockedLoadBalancer(id)
-		if err != nil {
-			return err
-		}
-		ref := lb.Ref()
-		action = tx.Start(ActionSpec{Command: "change_protection", Resources: []Ref{ref}, Does: protectionOf(ref, protect)}).ID
-		return nil
+	return act(p, inLoadBalancers, id, func(_ *Tx, lb *LoadBalancer) (ActionSpec, error) {
+		return ActionSpec{Command: "change_protection", Does: protectionOf(lb.Ref(), protect)}, nil
 	})
-	return action, st, err
 }
 
 // ChangeLoadBalancerType starts change_load_balancer_type. kind is an id or a name.
@@ -189,23 +163,13 @@ func (c loadBalancerTypeChange) apply(tx *Tx, lb *LoadBalancer) error {
 // ChangeLoadBalancerDNSPtr starts change_dns_ptr. If the address is a Primary IP, it changes that.
 // Errors: not_found, conflict, invalid_input (including an address of another resource).
 func (p Project) ChangeLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		lb, err := tx.unlockedLoadBalancer(id)
-		if err != nil {
-			return err
+	return act(p, inLoadBalancers, id, func(_ *Tx, lb *LoadBalancer) (ActionSpec, error) {
+		err := in.check()
+		if err == nil && in.IP != lb.IPv4.Addr && in.IP != lb.IPv6.Addr {
+			err = ErrField("ip", fmt.Sprintf("%s is not a public address of the load balancer", in.IP))
 		}
-		if err := in.check(); err != nil {
-			return err
-		}
-		if in.IP != lb.IPv4.Addr && in.IP != lb.IPv6.Addr {
-			return ErrField("ip", fmt.Sprintf("%s is not a public address of the load balancer", in.IP))
-		}
-		action = tx.Start(ActionSpec{
-			Command: "change_dns_ptr", Resources: []Ref{lb.Ref()}, Does: dnsPtrChange{lb.Ref(), in},
-		}).ID
-		return nil
+		return ActionSpec{Command: "change_dns_ptr", Does: dnsPtrChange{lb.Ref(), in}}, err
 	})
-	return action, st, err
 }
 
 func (tx *Tx) setLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) {
@@ -272,39 +236,24 @@ type AttachLoadBalancer struct {
 // Errors: not_found, conflict, invalid_input, load_balancer_already_attached, ip_not_available,
 // no_subnet_available.
 func (p Project) AttachLoadBalancerToNetwork(id int64, in AttachLoadBalancer) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		lb, err := tx.unlockedLoadBalancer(id)
-		if err != nil {
-			return err
-		}
+	return act(p, inLoadBalancers, id, func(tx *Tx, lb *LoadBalancer) (ActionSpec, error) {
 		if lb.network() != 0 {
-			return ErrOperation("load_balancer_already_attached", "load balancer is already attached to a network")
+			return ActionSpec{}, ErrOperation("load_balancer_already_attached", "load balancer is already attached to a network")
 		}
-		if err := tx.joinNetwork(Join{
+		return attachToNetwork(lb.Ref(), in.Network), tx.joinNetwork(Join{
 			Member: lb.Ref(), Zone: lb.Location.NetworkZone, Network: in.Network, IP: in.IP, Subnet: in.IPRange,
-		}); err != nil {
-			return err
-		}
-		action = tx.Start(attachToNetwork(lb.Ref(), in.Network)).ID
-		return nil
+		})
 	})
-	return action, st, err
 }
 
 // DetachLoadBalancerFromNetwork starts detach_from_network. The action removes private targets. A label
 // selector for private addresses stays, but selects nothing.
 // Errors: not_found, conflict, invalid_input (it is not attached).
 func (p Project) DetachLoadBalancerFromNetwork(id, network int64) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		lb, err := tx.unlockedLoadBalancer(id)
-		if err != nil {
-			return err
-		}
+	return act(p, inLoadBalancers, id, func(tx *Tx, lb *LoadBalancer) (ActionSpec, error) {
 		if lb.network() != network {
-			return ErrField("network", fmt.Sprintf("the load balancer is not attached to network %d", network))
+			return ActionSpec{}, ErrField("network", fmt.Sprintf("the load balancer is not attached to network %d", network))
 		}
-		action = tx.startDetaching(lb.Ref(), network)
-		return nil
+		return tx.detachFromNetwork(lb.Ref(), network), nil
 	})
-	return action, st, err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
-	"slices"
 )
 
 // CreateLoadBalancer is the input of POST /load_balancers. Zero values mean absent.
@@ -94,10 +93,7 @@ func (e loadBalancerCreation) finish(tx *Tx) {
 
 // newLoadBalancer checks the input and returns a load balancer without addresses. It does not store it.
 func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
-	if err := checkLoadBalancerName(in.Name); err != nil {
-		return nil, err
-	}
-	if err := ValidateLabels(in.Labels); err != nil {
+	if err := cmp.Or(checkLoadBalancerName(in.Name), ValidateLabels(in.Labels)); err != nil {
 		return nil, err
 	}
 	kind, ok := tx.Catalogue.LoadBalancerType(in.Type)
@@ -111,23 +107,15 @@ func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.checkLimit(&tx.LoadBalancers); err != nil {
-		return nil, err
-	}
-	if err := RequireUniqueName(&tx.LoadBalancers, in.Name, 0); err != nil {
+	if err := cmp.Or(tx.checkLimit(&tx.LoadBalancers), RequireUniqueName(&tx.LoadBalancers, in.Name, 0)); err != nil {
 		return nil, err
 	}
 	lb := &LoadBalancer{
 		Meta: tx.NewMeta(in.Name, in.Labels),
 		LoadBalancerSettings: &LoadBalancerSettings{
-			Type: kind, Location: location, Algorithm: in.Algorithm, PublicEnabled: true, Joining: in.Network, Creating: true,
+			Type: kind, Location: location, Algorithm: cmp.Or(in.Algorithm, "round_robin"),
+			PublicEnabled: in.PublicInterface == nil || *in.PublicInterface, Joining: in.Network, Creating: true,
 		},
-	}
-	if lb.Algorithm == "" {
-		lb.Algorithm = "round_robin"
-	}
-	if in.PublicInterface != nil {
-		lb.PublicEnabled = *in.PublicInterface
 	}
 	if _, ok := tx.Networks.Get(in.Network); in.Network != 0 && !ok {
 		return nil, ErrField("network", fmt.Sprintf("network with ID '%d' not found", in.Network))
@@ -154,9 +142,7 @@ func (tx *Tx) loadBalancerLocation(in CreateLoadBalancer) (*Location, error) {
 			FieldError{"location", []string{"must not be given together with network_zone"}},
 			FieldError{"network_zone", []string{"must not be given together with location"}})
 	case in.Location == "" && in.NetworkZone == "":
-		return nil, ErrInvalidInput(
-			FieldError{"location", []string{"either location or network_zone is required"}},
-			FieldError{"network_zone", []string{"either location or network_zone is required"}})
+		return nil, errFields("either location or network_zone is required", "location", "network_zone")
 	case in.Location != "":
 		l, ok := tx.Catalogue.Location(in.Location)
 		if !ok {
@@ -169,65 +155,56 @@ func (tx *Tx) loadBalancerLocation(in CreateLoadBalancer) (*Location, error) {
 			return ip.Location, nil
 		}
 	}
-	i := slices.IndexFunc(tx.Catalogue.Locations, func(l *Location) bool { return l.NetworkZone == in.NetworkZone })
-	if i < 0 {
+	l, ok := find(tx.Catalogue.Locations, func(l *Location) bool { return l.NetworkZone == in.NetworkZone })
+	if !ok {
 		return nil, ErrField("network_zone", fmt.Sprintf("network zone %q not found", in.NetworkZone))
 	}
-	return tx.Catalogue.Locations[i], nil
+	return l, nil
 }
 
 // takeLoadBalancerAddresses sets the public addresses of a load balancer. Its IPv6 address is the first
 // host address of the network.
-func (tx *Tx) takeLoadBalancerAddresses(lb *LoadBalancer, in CreateLoadBalancer) error {
+func (tx *Tx) takeLoadBalancerAddresses(lb *LoadBalancer, in CreateLoadBalancer) (err error) {
 	if in.IPv4 != 0 {
-		ip, err := tx.claimPrimaryIP(lb, in.IPv4, IPv4)
-		if err != nil {
-			return err
-		}
-		lb.IPv4 = LoadBalancerIP{Addr: ip.IP.Addr(), PrimaryIP: ip.ID, Blocked: ip.Blocked, DNSPtr: ip.DNSPtr[ip.IP.Addr()]}
+		lb.IPv4, err = tx.claimPrimaryIP(lb, in.IPv4, IPv4)
 	} else {
-		addr, err := tx.TakeLoadBalancerIPv4()
-		if err != nil {
-			return err
-		}
-		lb.IPv4 = LoadBalancerIP{Addr: addr}
+		lb.IPv4.Addr, err = tx.TakeLoadBalancerIPv4()
+	}
+	if err != nil {
+		return err
 	}
 	if in.IPv6 != 0 {
-		ip, err := tx.claimPrimaryIP(lb, in.IPv6, IPv6)
-		if err != nil {
-			return err
-		}
-		addr := ip.IP.Addr().Next()
-		lb.IPv6 = LoadBalancerIP{Addr: addr, PrimaryIP: ip.ID, Blocked: ip.Blocked, DNSPtr: ip.DNSPtr[addr]}
-	} else {
-		n, err := tx.TakeIPv6()
-		if err != nil {
-			return err
-		}
-		lb.IPv6 = LoadBalancerIP{Addr: n.Addr().Next()}
+		lb.IPv6, err = tx.claimPrimaryIP(lb, in.IPv6, IPv6)
+		return err
 	}
-	return nil
+	n, err := tx.TakeIPv6()
+	lb.IPv6.Addr = n.Addr().Next()
+	return err
 }
 
-// claimPrimaryIP assigns an existing Primary IP to a load balancer.
-func (tx *Tx) claimPrimaryIP(lb *LoadBalancer, id int64, want IPType) (*PrimaryIP, error) {
+// claimPrimaryIP assigns an existing Primary IP to a load balancer, and returns the address that the load balancer has by it.
+func (tx *Tx) claimPrimaryIP(lb *LoadBalancer, id int64, want IPType) (has LoadBalancerIP, err error) {
 	field := "public_net." + string(want)
 	ip, ok := tx.PrimaryIPs.Get(id)
 	switch {
 	case !ok:
-		return nil, ErrField(field, fmt.Sprintf("Primary IP with ID '%d' not found", id))
+		return has, ErrField(field, fmt.Sprintf("Primary IP with ID '%d' not found", id))
 	case ip.Type != want:
-		return nil, ErrPrecondition("primary_ip_version_mismatch", fmt.Sprintf("Primary IP %d is not of type %s", id, want))
+		return has, ErrPrecondition("primary_ip_version_mismatch", fmt.Sprintf("Primary IP %d is not of type %s", id, want))
 	case ip.Assigned():
-		return nil, ErrOperation("primary_ip_assigned", fmt.Sprintf("Primary IP %d is assigned already", id))
+		return has, ErrOperation("primary_ip_assigned", fmt.Sprintf("Primary IP %d is assigned already", id))
 	case ip.Location != nil && ip.Location.Name != lb.Location.Name:
-		return nil, ErrOperation("primary_ip_datacenter_mismatch", fmt.Sprintf("Primary IP %d is in another location", id))
+		return has, ErrOperation("primary_ip_datacenter_mismatch", fmt.Sprintf("Primary IP %d is in another location", id))
 	}
-	if err := tx.RequireNoConflict(ip.Ref()); err != nil {
-		return nil, err
+	if err := tx.RequireUnlocked(ip.Ref()); err != nil {
+		return has, err
 	}
 	tx.assignPrimaryIP(ip, lb.Ref())
-	return ip, nil
+	addr := ip.IP.Addr()
+	if want == IPv6 {
+		addr = addr.Next()
+	}
+	return LoadBalancerIP{Addr: addr, PrimaryIP: id, Blocked: ip.Blocked, DNSPtr: ip.DNSPtr[addr]}, nil
 }
 
 // PublicDNSPtr returns the reverse DNS entry of a public address, or "" for none. A Primary IP has the entry
@@ -265,7 +242,7 @@ func (p Project) DeleteLoadBalancer(id int64, atOnce bool) (action int64, st *St
 		if lb.DeleteProtection {
 			return ErrProtected("load balancer deletion is protected")
 		}
-		if err := tx.RequireNoConflict(lb.Ref()); err != nil {
+		if err := tx.RequireUnlocked(lb.Ref()); err != nil {
 			return err
 		}
 		if atOnce {

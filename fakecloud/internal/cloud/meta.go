@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
@@ -78,8 +79,13 @@ func setMeta[T store.Object[T]](t *store.Table[T], id int64, in UpdateResource) 
 }
 
 // updateMeta is the PUT operation of a resource with no other fields to change.
-func updateMeta[T store.Object[T]](p Project, table func(*Tx) *store.Table[T], id int64, in UpdateResource) (*State, error) {
-	return p.update(func(tx *Tx) error { return setMeta(table(tx), id, in) })
+func updateMeta[T store.Object[T]](p Project, table func(*State) *store.Table[T], id int64, in UpdateResource) (*State, error) {
+	return p.update(func(tx *Tx) error { return setMeta(table(tx.State), id, in) })
+}
+
+// checkNew checks what all new resources have. Errors: invalid_input on labels, resource_limit_exceeded, uniqueness_error on name.
+func checkNew[T store.Object[T]](tx *Tx, t *store.Table[T], name string, labels map[string]string) error {
+	return cmp.Or(ValidateLabels(labels), tx.checkLimit(t), RequireUniqueName(t, name, 0))
 }
 
 // protection is the effect of change_protection. A server's deletion and rebuild are protected together.

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -103,16 +104,8 @@ type CreateNetwork struct {
 func (p Project) CreateNetwork(in CreateNetwork) (*Network, *State, error) {
 	var n *Network
 	st, err := p.update(func(tx *Tx) error {
-		if err := ValidateLabels(in.Labels); err != nil {
-			return err
-		}
-		if err := checkNetworkRange(in.IPRange); err != nil {
-			return err
-		}
-		if err := tx.checkLimit(&tx.Networks); err != nil {
-			return err
-		}
-		if err := RequireUniqueName(&tx.Networks, in.Name, 0); err != nil {
+		if err := cmp.Or(ValidateLabels(in.Labels), checkNetworkRange(in.IPRange), tx.checkLimit(&tx.Networks),
+			RequireUniqueName(&tx.Networks, in.Name, 0)); err != nil {
 			return err
 		}
 		n = &Network{
@@ -143,10 +136,7 @@ type UpdateNetwork struct {
 // UpdateNetwork changes name, labels and ExposeRoutesToVSwitch. Errors: not_found, conflict,
 // invalid_input, uniqueness_error.
 func (p Project) UpdateNetwork(id int64, in UpdateNetwork) (*State, error) {
-	return p.update(func(tx *Tx) error {
-		if _, err := tx.freeNetwork(id); err != nil {
-			return err
-		}
+	return onFree(p, inNetworks, id, func(tx *Tx, _ *Network) error {
 		if err := setMeta(&tx.Networks, id, in.UpdateResource); err != nil {
 			return err
 		}
@@ -160,11 +150,7 @@ func (p Project) UpdateNetwork(id int64, in UpdateNetwork) (*State, error) {
 // DeleteNetwork deletes a network and detaches its members. Errors: not_found, protected,
 // conflict.
 func (p Project) DeleteNetwork(id int64) error {
-	_, err := p.update(func(tx *Tx) error {
-		n, err := tx.freeNetwork(id)
-		if err != nil {
-			return err
-		}
+	_, err := onFree(p, inNetworks, id, func(tx *Tx, n *Network) error {
 		if n.DeleteProtection {
 			return ErrProtected("network is delete protected")
 		}
@@ -180,13 +166,4 @@ func (p Project) DeleteNetwork(id int64) error {
 		return nil
 	})
 	return err
-}
-
-// freeNetwork returns a network that no action has locked. Errors: not_found, conflict.
-func (tx *Tx) freeNetwork(id int64) (*Network, error) {
-	n, err := Find(&tx.Networks, id)
-	if err != nil {
-		return nil, err
-	}
-	return n, tx.RequireNoConflict(n.Ref())
 }

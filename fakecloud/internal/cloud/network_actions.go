@@ -7,20 +7,11 @@ import (
 )
 
 // changeNetwork starts an action on a network. plan checks the change and returns it.
-func (p Project) changeNetwork(id int64, command string, plan func(*Network) (effect, error)) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		n, err := tx.freeNetwork(id)
-		if err != nil {
-			return err
-		}
+func (p Project) changeNetwork(id int64, command string, plan func(*Network) (effect, error)) (int64, *State, error) {
+	return act(p, inNetworks, id, func(_ *Tx, n *Network) (ActionSpec, error) {
 		does, err := plan(n)
-		if err != nil {
-			return err
-		}
-		action = tx.Start(ActionSpec{Command: command, Resources: []Ref{n.Ref()}, Does: does}).ID
-		return nil
+		return ActionSpec{Command: command, Does: does}, err
 	})
-	return action, st, err
 }
 
 // AddSubnet adds a subnet. Without an IP range, the subnet gets the first free /24.
@@ -115,16 +106,8 @@ func (e rangeChange) end(tx *Tx) {
 
 // ChangeNetworkProtection sets the delete protection; nil changes nothing. The action ends at once.
 // Errors: not_found, conflict.
-func (p Project) ChangeNetworkProtection(id int64, protect *bool) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		n, err := tx.freeNetwork(id)
-		if err != nil {
-			return err
-		}
-		action = tx.Start(ActionSpec{
-			Command: "change_protection", Resources: []Ref{n.Ref()}, Immediate: true, Does: protectionOf(n.Ref(), protect),
-		}).ID
-		return nil
+func (p Project) ChangeNetworkProtection(id int64, protect *bool) (int64, *State, error) {
+	return act(p, inNetworks, id, func(_ *Tx, n *Network) (ActionSpec, error) {
+		return ActionSpec{Command: "change_protection", Immediate: true, Does: protectionOf(n.Ref(), protect)}, nil
 	})
-	return action, st, err
 }

@@ -260,12 +260,10 @@ type attaching struct {
 func (e attaching) end(tx *Tx)              { tx.joined(e.Member, e.Network) }
 func (e attaching) failed(tx *Tx, _ *Error) { tx.leaveNetwork(e.Member, e.Network) }
 
-// startDetaching starts the action that removes a member from a network.
-func (tx *Tx) startDetaching(member Ref, network int64) int64 {
+// detachFromNetwork returns the action that removes a member from a network.
+func (tx *Tx) detachFromNetwork(member Ref, network int64) ActionSpec {
 	tx.updateMember(member, network, func(m *NetworkMember) { m.Status = MemberDetaching })
-	return tx.Start(ActionSpec{
-		Command: "detach_from_network", Resources: []Ref{member, {KindNetwork, network}}, Does: detaching{member, network},
-	}).ID
+	return ActionSpec{Command: "detach_from_network", Resources: []Ref{member, {KindNetwork, network}}, Does: detaching{member, network}}
 }
 
 type detaching attaching

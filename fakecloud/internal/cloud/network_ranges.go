@@ -112,23 +112,17 @@ func (n *Network) addSubnet(s Subnet, zones []string, prefix string) error {
 }
 
 func (n *Network) overlappingSubnet(r netip.Prefix) (netip.Prefix, bool) {
-	i := slices.IndexFunc(n.Subnets, func(s Subnet) bool { return s.IPRange.Overlaps(r) })
-	if i < 0 {
-		return netip.Prefix{}, false
-	}
-	return n.Subnets[i].IPRange, true
+	s, ok := find(n.Subnets, func(s Subnet) bool { return s.IPRange.Overlaps(r) })
+	return s.IPRange, ok
 }
 
 // overlappingRoute finds a route with a destination that overlaps with a range. The default route does not count: it overlaps with
 // everything.
 func (n *Network) overlappingRoute(r netip.Prefix) (netip.Prefix, bool) {
-	i := slices.IndexFunc(n.Routes, func(x Route) bool {
+	route, ok := find(n.Routes, func(x Route) bool {
 		return x.Destination == r || x.Destination != defaultRoute && r != defaultRoute && x.Destination.Overlaps(r)
 	})
-	if i < 0 {
-		return netip.Prefix{}, false
-	}
-	return n.Routes[i].Destination, true
+	return route.Destination, ok
 }
 
 // freeSubnet returns the first /24 of the network that no subnet and no route overlaps, for a subnet of the given type.

@@ -59,13 +59,7 @@ func (p Project) CreatePlacementGroup(in CreatePlacementGroup) (*PlacementGroup,
 		if in.Type != "spread" {
 			return ErrField("type", "must be spread")
 		}
-		if err := ValidateLabels(in.Labels); err != nil {
-			return err
-		}
-		if err := tx.checkLimit(&tx.PlacementGroups); err != nil {
-			return err
-		}
-		if err := RequireUniqueName(&tx.PlacementGroups, in.Name, 0); err != nil {
+		if err := checkNew(tx, &tx.PlacementGroups, in.Name, in.Labels); err != nil {
 			return err
 		}
 		g = &PlacementGroup{Meta: tx.NewMeta(in.Name, in.Labels), Type: in.Type}
@@ -88,11 +82,7 @@ func (p Project) UpdatePlacementGroup(id int64, in UpdateResource) (*State, erro
 
 // DeletePlacementGroup deletes a group; its servers stay. Errors: not_found.
 func (p Project) DeletePlacementGroup(id int64) error {
-	_, err := p.update(func(tx *Tx) error {
-		g, err := Find(&tx.PlacementGroups, id)
-		if err != nil {
-			return err
-		}
+	_, err := onFree(p, inPlacementGroups, id, func(tx *Tx, g *PlacementGroup) error {
 		for _, s := range g.Servers {
 			tx.Servers.Update(s, func(s *Server) { s.PlacementGroup = 0 })
 		}
@@ -141,7 +131,7 @@ func (tx *Tx) leavePlacementGroup(server int64) {
 // Errors: not_found, locked, invalid_input, server_not_stopped, already_in_placement_group,
 // resource_limit_exceeded.
 func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, error) {
-	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		g, ok := tx.PlacementGroups.Get(group)
 		if !ok {
 			return ActionSpec{}, ErrField("placement_group", fmt.Sprintf("placement group with ID %d not found", group))
@@ -178,7 +168,7 @@ func (e placement) try(tx *Tx) error {
 // RemoveServerFromPlacementGroup removes a server from its group, if it has one.
 // Errors: not_found, locked.
 func (p Project) RemoveServerFromPlacementGroup(id int64) (int64, *State, error) {
-	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(*Tx, *Server) (ActionSpec, error) {
 		return ActionSpec{Command: "remove_from_placement_group", Does: placementEnd{id}}, nil
 	})
 }

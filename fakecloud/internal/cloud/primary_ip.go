@@ -118,10 +118,7 @@ func (t *PrimaryIPTable) ByAddress(a netip.Addr) (*PrimaryIP, bool) {
 }
 
 // Clone implements Object.
-func (p *PrimaryIP) Clone() *PrimaryIP {
-	c := *p
-	return &c
-}
+func (p *PrimaryIP) Clone() *PrimaryIP { return new(*p) }
 
 // Ref returns the reference to the Primary IP.
 func (p *PrimaryIP) Ref() Ref { return Ref{KindPrimaryIP, p.ID} }
@@ -222,10 +219,7 @@ type CreatePrimaryIP struct {
 // of assigning.
 func (p Project) CreatePrimaryIP(in CreatePrimaryIP) (ip *PrimaryIP, action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
-		if err := ValidateLabels(in.Labels); err != nil {
-			return err
-		}
-		if err := RequireUniqueName(&tx.PrimaryIPs.Table, in.Name, 0); err != nil {
+		if err := cmp.Or(ValidateLabels(in.Labels), RequireUniqueName(&tx.PrimaryIPs.Table, in.Name, 0)); err != nil {
 			return err
 		}
 		l, server, err := tx.placeOfPrimaryIP(in)
@@ -238,7 +232,7 @@ func (p Project) CreatePrimaryIP(in CreatePrimaryIP) (ip *PrimaryIP, action int6
 		if err := checkAssignable(ip, server); err != nil {
 			return err
 		}
-		action = tx.startAssigning(ip, server)
+		action = tx.Start(assignPrimaryIPSpec(ip, server)).ID
 		return nil
 	})
 	return ip, action, st, err
@@ -255,9 +249,7 @@ func (tx *Tx) placeOfPrimaryIP(in CreatePrimaryIP) (*Location, *Server, error) {
 	}
 	if in.Assignee == 0 {
 		if l == nil {
-			const missing = "either assignee_id or location is required"
-			return nil, nil, ErrInvalidInput(
-				FieldError{Name: "assignee_id", Messages: []string{missing}}, FieldError{Name: "location", Messages: []string{missing}})
+			return nil, nil, errFields("either assignee_id or location is required", "assignee_id", "location")
 		}
 		return l, nil, nil
 	}
@@ -323,11 +315,7 @@ type UpdatePrimaryIP struct {
 // UpdatePrimaryIP changes name, labels and auto_delete.
 // Errors: not_found, conflict, invalid_input, uniqueness_error.
 func (p Project) UpdatePrimaryIP(id int64, in UpdatePrimaryIP) (*State, error) {
-	return p.update(func(tx *Tx) error {
-		ip, err := tx.freePrimaryIP(id)
-		if err != nil {
-			return err
-		}
+	return onFree(p, inPrimaryIPs, id, func(tx *Tx, ip *PrimaryIP) error {
 		if in.AutoDelete != nil && *in.AutoDelete && ip.DeleteProtection {
 			return ErrField("auto_delete", "cannot be enabled while the Primary IP is protected against deletion")
 		}
@@ -341,24 +329,11 @@ func (p Project) UpdatePrimaryIP(id int64, in UpdatePrimaryIP) (*State, error) {
 	})
 }
 
-// freePrimaryIP returns a Primary IP that no action has locked. Errors: not_found, conflict.
-func (tx *Tx) freePrimaryIP(id int64) (*PrimaryIP, error) {
-	ip, err := Find(&tx.PrimaryIPs.Table, id)
-	if err != nil {
-		return nil, err
-	}
-	return ip, tx.RequireNoConflict(ip.Ref())
-}
-
 // DeletePrimaryIP deletes a Primary IP and returns its address to the pool. With unassign, it also deletes
 // one that is assigned to a server, as the API did until 2026-05-01.
 // Errors: not_found, conflict, protected, must_be_unassigned, and those of unassigning.
 func (p Project) DeletePrimaryIP(id int64, unassign bool) error {
-	_, err := p.update(func(tx *Tx) error {
-		ip, err := tx.freePrimaryIP(id)
-		if err != nil {
-			return err
-		}
+	_, err := onFree(p, inPrimaryIPs, id, func(tx *Tx, ip *PrimaryIP) error {
 		if ip.DeleteProtection {
 			return ErrProtected("Primary IP deletion is protected")
 		}

@@ -92,12 +92,10 @@ func checkAssignable(ip *PrimaryIP, s *Server) error {
 	return requireStopped(s)
 }
 
-// startAssigning starts the action. It locks the server and the address, so that they still pass the
+// assignPrimaryIPSpec returns the action that assigns an address. It locks the server and the address, so that they still pass the
 // checks when it ends.
-func (tx *Tx) startAssigning(ip *PrimaryIP, s *Server) int64 {
-	return tx.Start(ActionSpec{
-		Command: "assign_primary_ip", Resources: []Ref{s.Ref(), ip.Ref()}, Does: assignment{ip.ID, s.ID},
-	}).ID
+func assignPrimaryIPSpec(ip *PrimaryIP, s *Server) ActionSpec {
+	return ActionSpec{Command: "assign_primary_ip", Resources: []Ref{s.Ref(), ip.Ref()}, Does: assignment{ip.ID, s.ID}}
 }
 
 type assignment struct{ PrimaryIP, Server int64 } // 0 to unassign it
@@ -113,23 +111,14 @@ func (e assignment) end(tx *Tx) {
 // AssignPrimaryIP assigns a Primary IP to a server that is off.
 // Errors: not_found, conflict, locked, invalid_input, primary_ip_already_assigned, server_has_ipv4,
 // server_has_ipv6, server_not_stopped.
-func (p Project) AssignPrimaryIP(id, server int64) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		ip, err := tx.freePrimaryIP(id)
-		if err != nil {
-			return err
-		}
+func (p Project) AssignPrimaryIP(id, server int64) (int64, *State, error) {
+	return act(p, inPrimaryIPs, id, func(tx *Tx, ip *PrimaryIP) (ActionSpec, error) {
 		s, err := tx.assigneeServer(server)
 		if err != nil {
-			return err
+			return ActionSpec{}, err
 		}
-		if err := checkAssignable(ip, s); err != nil {
-			return err
-		}
-		action = tx.startAssigning(ip, s)
-		return nil
+		return assignPrimaryIPSpec(ip, s), checkAssignable(ip, s)
 	})
-	return action, st, err
 }
 
 // checkUnassignable returns an error if an address cannot be taken away from its assignee.
@@ -167,48 +156,21 @@ func (tx *Tx) isPublicTarget(s *Server) bool {
 // UnassignPrimaryIP takes a Primary IP away from a server that is off.
 // Errors: not_found, conflict, locked, unsupported_error, server_not_stopped,
 // server_is_load_balancer_target.
-func (p Project) UnassignPrimaryIP(id int64) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		ip, err := tx.freePrimaryIP(id)
-		if err != nil {
-			return err
-		}
+func (p Project) UnassignPrimaryIP(id int64) (int64, *State, error) {
+	return act(p, inPrimaryIPs, id, func(tx *Tx, ip *PrimaryIP) (ActionSpec, error) {
 		if !ip.Assigned() {
-			return ErrUnsupported("the Primary IP is not assigned")
+			return ActionSpec{}, ErrUnsupported("the Primary IP is not assigned")
 		}
-		if err := tx.checkUnassignable(ip); err != nil {
-			return err
-		}
-		action = tx.Start(ActionSpec{
+		return ActionSpec{
 			Command: "unassign_primary_ip", Resources: []Ref{ip.Assignee, ip.Ref()}, Does: assignment{id, 0},
-		}).ID
-		return nil
+		}, tx.checkUnassignable(ip)
 	})
-	return action, st, err
-}
-
-// onPrimaryIP starts an action with a Primary IP as its only resource.
-func (p Project) onPrimaryIP(id int64, plan func(*Tx, *PrimaryIP) (ActionSpec, error)) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		ip, err := tx.freePrimaryIP(id)
-		if err != nil {
-			return err
-		}
-		spec, err := plan(tx, ip)
-		if err != nil {
-			return err
-		}
-		spec.Resources = []Ref{ip.Ref()}
-		action = tx.Start(spec).ID
-		return nil
-	})
-	return action, st, err
 }
 
 // ChangePrimaryIPDNSPtr sets the reverse DNS entry of an address.
 // Errors: not_found, conflict, invalid_input.
 func (p Project) ChangePrimaryIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *State, error) {
-	return p.onPrimaryIP(id, func(_ *Tx, ip *PrimaryIP) (ActionSpec, error) {
+	return act(p, inPrimaryIPs, id, func(_ *Tx, ip *PrimaryIP) (ActionSpec, error) {
 		if !ip.IP.Contains(in.IP) {
 			return ActionSpec{}, ErrField("ip", fmt.Sprintf("%s is not part of %s", in.IP, ip.IP))
 		}
@@ -219,7 +181,7 @@ func (p Project) ChangePrimaryIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *State
 // ChangePrimaryIPProtection sets the delete protection. Protection needs auto_delete to be off.
 // Errors: not_found, conflict, invalid_input.
 func (p Project) ChangePrimaryIPProtection(id int64, del bool) (int64, *State, error) {
-	return p.onPrimaryIP(id, func(_ *Tx, ip *PrimaryIP) (ActionSpec, error) {
+	return act(p, inPrimaryIPs, id, func(_ *Tx, ip *PrimaryIP) (ActionSpec, error) {
 		if del && ip.AutoDelete {
 			return ActionSpec{}, ErrField("delete", "protection cannot be enabled while auto_delete is true")
 		}

@@ -265,11 +265,8 @@ func (s *Scenario) clone() *Scenario {
 // The caller of the functions below holds Cloud.mu.
 
 func (c *Cloud) scenario(id int64) *Scenario {
-	i := slices.IndexFunc(c.scenarios, func(s *Scenario) bool { return s.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return c.scenarios[i]
+	s, _ := find(c.scenarios, func(s *Scenario) bool { return s.ID == id })
+	return s
 }
 
 // advance makes the changes of a scenario that are due at a time, and takes back those that are over. If nothing more happens, it ends

@@ -102,11 +102,7 @@ func (s *Server) Ref() Ref { return Ref{KindServer, s.ID} }
 
 // PrivateNet returns the server's interface in a network.
 func (s *Server) PrivateNet(network int64) (ServerPrivateNet, bool) {
-	i := slices.IndexFunc(s.PrivateNets, func(n ServerPrivateNet) bool { return n.Network == network })
-	if i < 0 {
-		return ServerPrivateNet{}, false
-	}
-	return s.PrivateNets[i], true
+	return find(s.PrivateNets, func(n ServerPrivateNet) bool { return n.Network == network })
 }
 
 // SameRun reports whether the server has neither begun to start nor to stop since it was before.
@@ -164,32 +160,6 @@ func (p Project) UpdateServer(id int64, in UpdateResource) (*State, error) {
 		tx.followServer(id)
 		return nil
 	})
-}
-
-// onServer starts an action on a server that is not locked. plan makes the checks of the action and returns
-// it. onServer adds the server to its resources.
-// Errors: not_found, locked, and those of plan.
-func (p Project) onServer(id int64, plan func(*Tx, *Server) (ActionSpec, error)) (int64, *State, error) {
-	var action int64
-	st, err := p.update(func(tx *Tx) error {
-		s, err := tx.freeServer(id)
-		if err != nil {
-			return err
-		}
-		spec, err := plan(tx, s)
-		if err != nil {
-			return err
-		}
-		action = tx.startOn(s, spec)
-		return nil
-	})
-	return action, st, err
-}
-
-// startOn starts an action on a server.
-func (tx *Tx) startOn(s *Server, spec ActionSpec) int64 {
-	spec.Resources = append([]Ref{s.Ref()}, spec.Resources...)
-	return tx.Start(spec).ID
 }
 
 func requireStopped(s *Server) error {

@@ -44,7 +44,7 @@ func (b *Backups) next(after time.Time) time.Time {
 // EnableServerBackup begins daily backups of a server. The cloud chooses the window.
 // Errors: not_found, locked.
 func (p Project) EnableServerBackup(id int64) (int64, *State, error) {
-	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(*Tx, *Server) (ActionSpec, error) {
 		return ActionSpec{Command: "enable_backup", Does: backupsOn{id}}, nil
 	})
 }
@@ -59,7 +59,7 @@ func (e backupsOn) end(tx *Tx) {
 // DisableServerBackup ends backups of a server and deletes the existing ones.
 // Errors: not_found, locked.
 func (p Project) DisableServerBackup(id int64) (int64, *State, error) {
-	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(*Tx, *Server) (ActionSpec, error) {
 		return ActionSpec{Command: "disable_backup", Does: backupsOff{id}}, nil
 	})
 }
@@ -96,7 +96,7 @@ func (e backupDue) due(tx *Tx) {
 		return
 	}
 	if _, spec, err := tx.planImage(s, CreateServerImage{Type: ImageBackup}); err == nil {
-		tx.startOn(s, spec)
+		tx.Start(spec)
 	}
 	tx.scheduleBackup(s.ID, *s.Backups, s.Backups.next(tx.now))
 }

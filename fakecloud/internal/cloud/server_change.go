@@ -15,7 +15,7 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 // Errors: not_found, locked, invalid_input, server_not_stopped, invalid_server_type,
 // resource_unavailable.
 func (p Project) ChangeServerType(id int64, serverType string, upgradeDisk bool) (int64, *State, error) {
-	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		t, ok := tx.Catalogue.ServerType(serverType)
 		if !ok {
 			return ActionSpec{}, ErrField("server_type", fmt.Sprintf("server type '%s' not found", serverType))
@@ -101,7 +101,7 @@ type RebuildServer struct {
 // server was created with SSH keys.
 // Errors: not_found, locked, protected, invalid_input.
 func (p Project) RebuildServer(id int64, in RebuildServer) (password string, action int64, st *State, err error) {
-	action, st, err = p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
+	action, st, err = act(p, inServers, id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		if s.RebuildProtection {
 			return ActionSpec{}, ErrProtected("server rebuild is protected")
 		}
@@ -162,18 +162,12 @@ func (e rebuild) amend(st *State, m *hypervisor.Guest) {
 // have the same value (API document).
 // Errors: not_found, locked, invalid_input.
 func (p Project) ChangeServerProtection(id int64, del, rebuild *bool) (int64, *State, error) {
-	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		d, r := s.DeleteProtection, s.RebuildProtection
-		if del != nil {
-			d = *del
-		}
-		if rebuild != nil {
-			r = *rebuild
-		}
+		set(&d, del)
+		set(&r, rebuild)
 		if d != r {
-			const same = "delete and rebuild need to have the same value"
-			return ActionSpec{}, ErrInvalidInput(
-				FieldError{Name: "delete", Messages: []string{same}}, FieldError{Name: "rebuild", Messages: []string{same}})
+			return ActionSpec{}, errFields("delete and rebuild need to have the same value", "delete", "rebuild")
 		}
 		return ActionSpec{Command: "change_protection", Does: protection{Ref{KindServer, id}, d}}, nil
 	})
@@ -182,7 +176,7 @@ func (p Project) ChangeServerProtection(id int64, del, rebuild *bool) (int64, *S
 // AttachServerISO puts an ISO, by id or name, into a server. It replaces another ISO.
 // Errors: not_found, locked, invalid_input.
 func (p Project) AttachServerISO(id int64, iso string) (int64, *State, error) {
-	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		i, ok := tx.Catalogue.ISO(iso)
 		switch {
 		case !ok || i.Deprecation.Retired(tx.now):
@@ -204,7 +198,7 @@ func (e isoChange) end(tx *Tx) {
 // DetachServerISO removes the ISO from a server. Without an ISO, the action succeeds at once.
 // Errors: not_found, locked.
 func (p Project) DetachServerISO(id int64) (int64, *State, error) {
-	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		return ActionSpec{Command: "detach_iso", Immediate: s.ISO == nil, Does: isoChange{id, 0}}, nil
 	})
 }
@@ -212,7 +206,7 @@ func (p Project) DetachServerISO(id int64) (int64, *State, error) {
 // ChangeServerDNSPtr sets the reverse DNS entry of an address of one of a server's Primary IPs. It does not
 // lock the server, so both addresses can change at once. Errors: not_found, locked, invalid_input.
 func (p Project) ChangeServerDNSPtr(id int64, in ChangeDNSPtr) (int64, *State, error) {
-	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		if err := in.check(); err != nil {
 			return ActionSpec{}, err
 		}

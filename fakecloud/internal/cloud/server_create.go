@@ -153,7 +153,7 @@ func (s *serverPlan) findPrimaryIPs(tx *Tx) error {
 		case ip.Assignee != Ref{}:
 			return ErrOperation("primary_ip_assigned", "primary ip already assigned to another server")
 		}
-		if err := tx.RequireNoConflict(ip.Ref()); err != nil {
+		if err := tx.RequireUnlocked(ip.Ref()); err != nil {
 			return err
 		}
 		*want.dst = ip

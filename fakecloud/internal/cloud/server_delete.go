@@ -5,7 +5,7 @@ package cloud
 // The server is deleting while the action runs.
 // Errors: not_found, locked, protected.
 func (p Project) DeleteServer(id int64) (int64, *State, error) {
-	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		if s.DeleteProtection {
 			return ActionSpec{}, ErrProtected("server deletion is protected")
 		}

@@ -22,7 +22,7 @@ type CreateServerImage struct {
 // succeeded, and is deleted if it fails. If all slots are in use, a new backup replaces the oldest.
 // Errors: not_found, locked, invalid_input, resource_limit_exceeded.
 func (p Project) CreateServerImage(id int64, in CreateServerImage) (image *Image, action int64, st *State, err error) {
-	action, st, err = p.onServer(id, func(tx *Tx, s *Server) (spec ActionSpec, err error) {
+	action, st, err = act(p, inServers, id, func(tx *Tx, s *Server) (spec ActionSpec, err error) {
 		image, spec, err = tx.planImage(s, in)
 		return spec, err
 	})
@@ -43,7 +43,9 @@ func (tx *Tx) planImage(s *Server, in CreateServerImage) (*Image, ActionSpec, er
 	image := tx.newServerImage(s, in)
 	tx.Images.Put(image)
 	// The image is locked, too, so that it cannot be deleted before it is complete.
-	return image, ActionSpec{Command: "create_image", Locks: []Ref{image.Ref()}, Does: imageCreation{image.ID, s.ID}}, nil
+	return image, ActionSpec{
+		Command: "create_image", Resources: []Ref{s.Ref()}, Locks: []Ref{image.Ref()}, Does: imageCreation{image.ID, s.ID},
+	}, nil
 }
 
 func (tx *Tx) newServerImage(s *Server, in CreateServerImage) *Image {

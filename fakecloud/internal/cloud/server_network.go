@@ -14,71 +14,42 @@ type AttachServerToNetwork struct {
 	AliasIPs []netip.Addr
 }
 
-// freeServer returns a server that no action has locked. Errors: not_found, locked.
-func (tx *Tx) freeServer(id int64) (*Server, error) {
-	s, err := Find(&tx.Servers, id)
-	if err != nil {
-		return nil, err
-	}
-	return s, tx.RequireUnlocked(s.Ref())
-}
-
 // AttachServerToNetwork gives a server an interface in a network. Its addresses are reserved at once, and
 // shown when the action has succeeded. If the server is on and has a hypervisor, that ends the action.
 // Errors: not_found, locked, and those of joining a network.
-func (p Project) AttachServerToNetwork(id int64, in AttachServerToNetwork) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		s, err := tx.freeServer(id)
-		if err != nil {
-			return err
-		}
-		err = tx.joinNetwork(Join{
+func (p Project) AttachServerToNetwork(id int64, in AttachServerToNetwork) (int64, *State, error) {
+	return act(p, inServers, id, func(tx *Tx, s *Server) (ActionSpec, error) {
+		spec := attachToNetwork(s.Ref(), in.Network)
+		spec.Guest = workIfOn(s, true)
+		return spec, tx.joinNetwork(Join{
 			Member: s.Ref(), Zone: s.Location.NetworkZone, Network: in.Network,
 			IP: in.IP, Subnet: in.IPRange, AliasIPs: in.AliasIPs,
 		})
-		if err != nil {
-			return err
-		}
-		spec := attachToNetwork(s.Ref(), in.Network)
-		spec.Guest = workIfOn(s, true)
-		action = tx.Start(spec).ID
-		return nil
 	})
-	return action, st, err
 }
 
 // DetachServerFromNetwork removes a server from a network. Errors: not_found, locked,
 // invalid_input (it is not attached).
-func (p Project) DetachServerFromNetwork(id, network int64) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		s, err := tx.freeServer(id)
-		if err != nil {
-			return err
-		}
+func (p Project) DetachServerFromNetwork(id, network int64) (int64, *State, error) {
+	return act(p, inServers, id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		if err := tx.requireAttached(s, network); err != nil {
-			return err
+			return ActionSpec{}, err
 		}
-		action = tx.startDetaching(s.Ref(), network)
-		return nil
+		return tx.detachFromNetwork(s.Ref(), network), nil
 	})
-	return action, st, err
 }
 
 // ChangeAliasIPs replaces a server's alias IPs in a network. Errors: not_found, locked,
 // invalid_input (it is not attached), ip_not_available, resource_limit_exceeded.
-func (p Project) ChangeAliasIPs(id, network int64, aliases []netip.Addr) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		s, err := tx.freeServer(id)
-		if err != nil {
-			return err
-		}
+func (p Project) ChangeAliasIPs(id, network int64, aliases []netip.Addr) (int64, *State, error) {
+	return act(p, inServers, id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		if err := tx.requireAttached(s, network); err != nil {
-			return err
+			return ActionSpec{}, err
 		}
 		n, _ := tx.Networks.Get(network)
 		before, _ := n.Member(s.Ref())
 		if err := n.checkAliases(aliases, s.Ref(), before.IP); err != nil {
-			return err
+			return ActionSpec{}, err
 		}
 		// The old and the new addresses are both reserved until the action ends.
 		both := slices.Concat(before.AliasIPs, aliases)
@@ -86,13 +57,11 @@ func (p Project) ChangeAliasIPs(id, network int64, aliases []netip.Addr) (action
 		tx.updateMember(s.Ref(), network, func(m *NetworkMember) {
 			m.Status, m.AliasIPs = MemberUpdating, slices.Compact(both)
 		})
-		action = tx.Start(ActionSpec{
+		return ActionSpec{
 			Command: "change_alias_ips", Resources: []Ref{s.Ref(), {KindNetwork, network}},
 			Does: aliasChange{s.Ref(), network, before.AliasIPs, aliases},
-		}).ID
-		return nil
+		}, nil
 	})
-	return action, st, err
 }
 
 type aliasChange struct {

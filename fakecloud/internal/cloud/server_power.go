@@ -53,7 +53,7 @@ func requireInterface(s *Server) error {
 // PowerOnServer starts a server. It does not change a running server.
 // Errors: not_found, locked, unsupported_error.
 func (p Project) PowerOnServer(id int64) (int64, *State, error) {
-	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		if s.Status == ServerRunning {
 			return ActionSpec{Command: "start_server"}, nil
 		}
@@ -63,7 +63,7 @@ func (p Project) PowerOnServer(id int64) (int64, *State, error) {
 
 // PowerOffServer cuts a server's power. Errors: not_found, locked.
 func (p Project) PowerOffServer(id int64) (int64, *State, error) {
-	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		if s.Status == ServerOff {
 			return ActionSpec{Command: "stop_server"}, nil
 		}
@@ -81,7 +81,7 @@ func (e powerOff) end(tx *Tx)   { tx.setServerStatus(e.Server, ServerOff) }
 // when the hypervisor reports so; a guest that ignores the request keeps it stopping.
 // Errors: not_found, locked.
 func (p Project) ShutdownServer(id int64) (int64, *State, error) {
-	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		return ActionSpec{Command: "shutdown_server", Guest: workIfOn(s, false), Does: shutdown{id}}, nil
 	})
 }
@@ -121,7 +121,7 @@ func (e guestOff) due(tx *Tx) {
 // RebootServer sends an ACPI reboot request. The guest keeps running, so the status does not change. A
 // server that is off ignores the request. Errors: not_found, locked.
 func (p Project) RebootServer(id int64) (int64, *State, error) {
-	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		return ActionSpec{Command: "reboot_server", Guest: workIfOn(s, true), Does: reboot{id}}, nil
 	})
 }
@@ -137,7 +137,7 @@ func (e reboot) end(tx *Tx) {
 // ResetServer cuts a server's power and starts it again.
 // Errors: not_found, locked, unsupported_error.
 func (p Project) ResetServer(id int64) (int64, *State, error) {
-	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		return ActionSpec{
 			Command: "reset_server", Guest: &GuestWork{Server: id, Runs: true}, Does: powerCycle{serverWas{id, s.Status}},
 		}, requireInterface(s)
@@ -153,7 +153,7 @@ func (e powerCycle) end(tx *Tx)   { tx.bootServer(e.Server) }
 // the password of the rescue system. sshKeys are ids.
 // Errors: not_found, locked, invalid_input.
 func (p Project) EnableServerRescue(id int64, sshKeys []int64) (password string, action int64, st *State, err error) {
-	action, st, err = p.onServer(id, func(tx *Tx, _ *Server) (ActionSpec, error) {
+	action, st, err = act(p, inServers, id, func(tx *Tx, _ *Server) (ActionSpec, error) {
 		for _, k := range sshKeys {
 			if _, ok := tx.SSHKeys.Get(k); !ok {
 				return ActionSpec{}, ErrField("ssh_keys", "SSH key not found")
@@ -184,7 +184,7 @@ func (e rescueEnds) due(tx *Tx) {
 
 // DisableServerRescue makes a server boot from its disk again. Errors: not_found, locked.
 func (p Project) DisableServerRescue(id int64) (int64, *State, error) {
-	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
+	return act(p, inServers, id, func(*Tx, *Server) (ActionSpec, error) {
 		return ActionSpec{Command: "disable_rescue", Does: rescueOff{id}}, nil
 	})
 }
@@ -198,7 +198,7 @@ func (e rescueOff) end(tx *Tx) {
 // ResetServerPassword sets a new root password of a running server and returns it.
 // Errors: not_found, locked, unsupported_error.
 func (p Project) ResetServerPassword(id int64) (password string, action int64, st *State, err error) {
-	action, st, err = p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
+	action, st, err = act(p, inServers, id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		if s.Status != ServerRunning {
 			return ActionSpec{}, ErrUnsupported("the server must be running for its password to be reset")
 		}
@@ -213,7 +213,7 @@ type Console struct{ URL, Password string }
 
 // RequestServerConsole returns credentials for remote access. Errors: not_found, locked.
 func (p Project) RequestServerConsole(id int64) (c Console, action int64, st *State, err error) {
-	action, st, err = p.onServer(id, func(tx *Tx, _ *Server) (ActionSpec, error) {
+	action, st, err = act(p, inServers, id, func(tx *Tx, _ *Server) (ActionSpec, error) {
 		c = Console{
 			// The name ends in .invalid, so that it never resolves to a real host.
 			URL:      "wss://console.fakecloud.invalid/?server_id=" + itoa(id) + "&token=" + tx.newPassword(),

@@ -159,8 +159,8 @@ type codec interface {
 
 // savedAs is the codec of resources T that are saved as S.
 type savedAs[T store.Object[T], S any] struct {
-	save  func(T) S
-	store func(*loader, *S) error
+	save func(T) S
+	load func(*loader, *S) (T, error) // the table gets what it returns
 }
 
 func (savedAs[T, S]) all(t table) iter.Seq2[int64, any] {
@@ -178,29 +178,21 @@ func (c savedAs[T, S]) saved(v any) any { return c.save(v.(T)) }
 func (c savedAs[T, S]) decode(data []byte, unmarshal func([]byte, any) error) (func(*loader, table) error, error) {
 	saved := new(S)
 	err := unmarshal(data, saved)
-	return func(l *loader, _ table) error { return c.store(l, saved) }, err
-}
-
-// plain is the codec of resources R that are saved as they are.
-type plain[R any, T interface {
-	*R
-	store.Object[T]
-}] struct{}
-
-func (plain[R, T]) all(t table) iter.Seq2[int64, any] { return savedAs[T, T]{}.all(t) }
-
-func (plain[R, T]) saved(v any) any { return v }
-
-func (plain[R, T]) decode(data []byte, unmarshal func([]byte, any) error) (func(*loader, table) error, error) {
-	v := T(new(R))
-	err := unmarshal(data, v)
 	return func(l *loader, t table) error {
-		err := l.meta(v.Header())
+		v, err := c.load(l, saved)
 		if err == nil {
 			t.(interface{ Put(T) }).Put(v)
 		}
 		return err
 	}, err
+}
+
+// plain is the codec of resources R that are saved as they are.
+func plain[R any, T interface {
+	*R
+	store.Object[T]
+}]() codec {
+	return savedAs[T, R]{func(v T) R { return *v }, func(l *loader, v *R) (T, error) { return v, l.meta(T(v).Header()) }}
 }
 
 // entry is a part of the cloud that is a line of a snapshot, and a key with a value on a [Disk].

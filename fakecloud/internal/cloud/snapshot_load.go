@@ -222,11 +222,7 @@ func (l *loader) findType(name string) (*ServerType, bool) {
 	if t, ok := l.cloud.catalogue.ServerType(name); ok {
 		return t, true
 	}
-	i := slices.IndexFunc(l.removed, func(t *ServerType) bool { return t.Name == name })
-	if i < 0 {
-		return nil, false
-	}
-	return l.removed[i], true
+	return find(l.removed, func(t *ServerType) bool { return t.Name == name })
 }
 
 func (l *loader) project(p *savedProject) error {

@@ -18,15 +18,15 @@ var codecs = map[store.Kind]codec{
 	KindServer:         savedAs[*Server, savedServer]{saveServer, loadServer},
 	KindNetwork:        savedAs[*Network, Network]{func(n *Network) Network { return *n }, loadNetwork},
 	KindLoadBalancer:   savedAs[*LoadBalancer, savedLoadBalancer]{saveLoadBalancer, loadLoadBalancer},
-	KindCertificate:    plain[Certificate, *Certificate]{},
+	KindCertificate:    plain[Certificate](),
 	KindPrimaryIP:      savedAs[*PrimaryIP, savedPrimaryIP]{savePrimaryIP, loadPrimaryIP},
 	KindFloatingIP:     savedAs[*FloatingIP, savedFloatingIP]{saveFloatingIP, loadFloatingIP},
 	KindVolume:         savedAs[*Volume, savedVolume]{saveVolume, loadVolume},
 	KindFirewall:       savedAs[*Firewall, savedFirewall]{saveFirewall, loadFirewall},
 	KindZone:           savedAs[*Zone, savedZone]{saveZone, loadZone},
-	KindPlacementGroup: plain[PlacementGroup, *PlacementGroup]{},
-	KindSSHKey:         plain[SSHKey, *SSHKey]{},
-	KindImage:          plain[Image, *Image]{},
+	KindPlacementGroup: plain[PlacementGroup](),
+	KindSSHKey:         plain[SSHKey](),
+	KindImage:          plain[Image](),
 	KindAction:         savedAs[*Action, savedAction]{saveAction, loadAction},
 }
 
@@ -166,7 +166,7 @@ func part[T any](kind store.Kind, name string, find func(string) (T, bool), to *
 	return nil
 }
 
-func loadServer(l *loader, saved *savedServer) error {
+func loadServer(l *loader, saved *savedServer) (*Server, error) {
 	s := &saved.Server
 	s.powered, s.filtered, s.epoch = saved.Powered.UTC(), saved.Filtered.UTC(), saved.Epoch
 	err := cmp.Or(l.meta(&s.Meta), part("server type", saved.Type, l.findType, &s.Type),
@@ -179,12 +179,8 @@ func loadServer(l *loader, saved *savedServer) error {
 	if err == nil && saved.ISO != 0 {
 		err = part("ISO", fmt.Sprint(saved.ISO), l.tx.Catalogue.ISO, &s.ISO)
 	}
-	if err != nil {
-		return err
-	}
 	tx := l.tx
-	tx.Servers.Put(s)
-	if saved.Image != 0 {
+	if err == nil && saved.Image != 0 {
 		l.links = append(l.links, func() error {
 			image, ok := tx.Image(saved.Image)
 			if !ok {
@@ -194,36 +190,22 @@ func loadServer(l *loader, saved *savedServer) error {
 			return nil
 		})
 	}
-	return nil
+	return s, err
 }
 
-func loadVolume(l *loader, saved *savedVolume) error {
+func loadVolume(l *loader, saved *savedVolume) (*Volume, error) {
 	v := &saved.Volume
-	err := cmp.Or(l.meta(&v.Meta), part("location", saved.Location, l.tx.Catalogue.Location, &v.Location))
-	if err == nil {
-		l.tx.Volumes.Put(v)
-	}
-	return err
+	return v, cmp.Or(l.meta(&v.Meta), part("location", saved.Location, l.tx.Catalogue.Location, &v.Location))
 }
 
-func loadFloatingIP(l *loader, saved *savedFloatingIP) error {
+func loadFloatingIP(l *loader, saved *savedFloatingIP) (*FloatingIP, error) {
 	f := &saved.FloatingIP
-	err := cmp.Or(l.meta(&f.Meta), part("location", saved.HomeLocation, l.tx.Catalogue.Location, &f.HomeLocation),
-		l.take(f.Type, f.IP))
-	if err == nil {
-		l.tx.FloatingIPs.Put(f)
-	}
-	return err
+	return f, cmp.Or(l.meta(&f.Meta), part("location", saved.HomeLocation, l.tx.Catalogue.Location, &f.HomeLocation), l.take(f.Type, f.IP))
 }
 
-func loadPrimaryIP(l *loader, saved *savedPrimaryIP) error {
+func loadPrimaryIP(l *loader, saved *savedPrimaryIP) (*PrimaryIP, error) {
 	p := &saved.PrimaryIP
-	err := cmp.Or(l.meta(&p.Meta), part("location", saved.Location, l.tx.Catalogue.Location, &p.Location),
-		l.take(p.Type, p.IP))
-	if err == nil {
-		l.tx.PrimaryIPs.Put(p)
-	}
-	return err
+	return p, cmp.Or(l.meta(&p.Meta), part("location", saved.Location, l.tx.Catalogue.Location, &p.Location), l.take(p.Type, p.IP))
 }
 
 // take takes an address or network out of its pool, if one has it: the ranges may be others now.
@@ -249,7 +231,7 @@ func (l *loader) take(kind IPType, n netip.Prefix) error {
 	return nil
 }
 
-func loadLoadBalancer(l *loader, saved *savedLoadBalancer) error {
+func loadLoadBalancer(l *loader, saved *savedLoadBalancer) (*LoadBalancer, error) {
 	lb := &saved.LoadBalancer
 	if lb.LoadBalancerSettings == nil {
 		lb.LoadBalancerSettings = &LoadBalancerSettings{}
@@ -257,7 +239,7 @@ func loadLoadBalancer(l *loader, saved *savedLoadBalancer) error {
 	err := cmp.Or(l.meta(&lb.Meta), part("load balancer type", saved.Type, l.tx.Catalogue.LoadBalancerType, &lb.Type),
 		part("location", saved.Location, l.tx.Catalogue.Location, &lb.Location), lb.checkSaved())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, a := range lb.ownAddresses() {
 		kind, bits := IPv4, 32
@@ -265,14 +247,14 @@ func loadLoadBalancer(l *loader, saved *savedLoadBalancer) error {
 			kind, bits = IPv6, 64
 		}
 		if err := l.take(kind, netip.PrefixFrom(a, bits)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for i := range lb.Targets {
 		if t := &lb.Targets[i]; t.Type == "label_selector" {
 			selector, err := store.ParseSelector(t.Selector)
 			if err != nil {
-				return fmt.Errorf("targets.%d.selector: %w", i, err)
+				return nil, fmt.Errorf("targets.%d.selector: %w", i, err)
 			}
 			t.selector = &selector
 		}
@@ -284,9 +266,8 @@ func loadLoadBalancer(l *loader, saved *savedLoadBalancer) error {
 			}
 		}
 	}
-	l.tx.LoadBalancers.Put(lb)
 	l.tx.relinkSelectors(lb.ID, nil, lb.selectorTerms())
-	return nil
+	return lb, nil
 }
 
 // checkSaved checks what other code relies on.
@@ -331,37 +312,32 @@ func (s *Selected) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func loadFirewall(l *loader, saved *savedFirewall) error {
+func loadFirewall(l *loader, saved *savedFirewall) (*Firewall, error) {
 	f := &saved.Firewall
 	if err := l.meta(&f.Meta); err != nil {
-		return err
+		return nil, err
 	}
 	f.inForce, f.setting, f.targets, f.applied = f.Rules, saved.Setting, store.NewAscending(lessTarget), saved.Applied
 	if f.setting {
 		f.inForce = saved.InForce
 	}
-	var selectors []FirewallTarget
 	for i, s := range saved.Targets {
 		t := s.FirewallTarget
 		t.order, t.pending, t.filters, t.selected, t.coming = s.Order, s.Pending, s.Filters, idSet(s.Selected), idSet(s.Coming)
 		if (t.Server == 0) != (t.Selector != "") {
-			return fmt.Errorf("targets.%d: must have either a server or a selector", i)
+			return nil, fmt.Errorf("targets.%d: must have either a server or a selector", i)
 		}
 		if t.Server == 0 {
 			selector, err := store.ParseSelector(t.Selector)
 			if err != nil {
-				return fmt.Errorf("targets.%d.selector: %w", i, err)
+				return nil, fmt.Errorf("targets.%d.selector: %w", i, err)
 			}
 			t.selector = &selector
-			selectors = append(selectors, t)
+			l.tx.indexTarget(f.ID, t, true)
 		}
 		f.targets.Set(t)
 	}
-	l.tx.Firewalls.Put(f)
-	for _, t := range selectors {
-		l.tx.indexTarget(f.ID, t, true)
-	}
-	return nil
+	return f, nil
 }
 
 func idSet(ids []int64) (set *store.IDSet) {
@@ -371,14 +347,10 @@ func idSet(ids []int64) (set *store.IDSet) {
 	return set
 }
 
-func loadZone(l *loader, saved *savedZone) error {
+func loadZone(l *loader, saved *savedZone) (*Zone, error) {
 	z := &saved.Zone
 	z.publishing, z.failed, z.sets.lastAge = saved.Publishing, saved.Failed, saved.LastAge
-	err := l.meta(&z.Meta)
-	if err == nil {
-		l.tx.Zones.Put(z)
-	}
-	return err
+	return z, l.meta(&z.Meta)
 }
 
 // rrset adds a record set to its zone. Readers do not have the zone yet.
@@ -421,29 +393,28 @@ func validNetwork(n *Network) error {
 	return nil
 }
 
-func loadNetwork(l *loader, n *Network) error {
+func loadNetwork(l *loader, n *Network) (*Network, error) {
 	if err := cmp.Or(l.meta(&n.Meta), validNetwork(n)); err != nil {
-		return err
+		return nil, err
 	}
-	l.tx.Networks.Put(n)
 	for _, m := range n.Members {
 		l.tx.memberships.Set(membership{m.Ref, n.ID})
 	}
-	return nil
+	return n, nil
 }
 
-func loadAction(l *loader, saved *savedAction) error {
+func loadAction(l *loader, saved *savedAction) (*Action, error) {
 	a := &saved.Action
 	a.waited, a.takes = saved.Waited, saved.Takes
 	if err := l.meta(&a.Meta); err != nil {
-		return err
+		return nil, err
 	}
 	if len(a.Resources) == 0 {
-		return errors.New("resources: must name at least one")
+		return nil, errors.New("resources: must name at least one")
 	}
 	for _, r := range slices.Concat(a.Resources, saved.Locks) {
 		if place(r.Kind) < 0 {
-			return fmt.Errorf("resources: type %.64q must be one of %v", r.Kind, Kinds())
+			return nil, fmt.Errorf("resources: type %.64q must be one of %v", r.Kind, Kinds())
 		}
 	}
 	if a.Status == ActionRunning {
@@ -451,16 +422,16 @@ func loadAction(l *loader, saved *savedAction) error {
 		if saved.Does != nil {
 			does, err := saved.Does.load()
 			if err != nil {
-				return err
+				return nil, err
 			}
 			a.plan.Does = does
 		}
 	} else {
 		l.cloud.finished = append(l.cloud.finished, finishedAction{l.tx.project.id, a.ID, a.Finished})
 	}
-	l.tx.Actions.start(a)
+	l.tx.Actions.index(a)
 	for _, r := range saved.Locks {
 		l.tx.Actions.locks.Set(lock{r.key(), a.ID})
 	}
-	return nil
+	return a, nil
 }

@@ -72,10 +72,7 @@ func (t *SSHKeyTable) ByFingerprint(fingerprint string) (*SSHKey, bool) {
 }
 
 // Clone implements Object.
-func (k *SSHKey) Clone() *SSHKey {
-	c := *k
-	return &c
-}
+func (k *SSHKey) Clone() *SSHKey { return new(*k) }
 
 // CreateSSHKey is the input of POST /ssh_keys.
 type CreateSSHKey struct {
@@ -93,13 +90,7 @@ func (p Project) CreateSSHKey(in CreateSSHKey) (*SSHKey, *State, error) {
 		if err != nil {
 			return ErrField("public_key", "is not an SSH public key")
 		}
-		if err := ValidateLabels(in.Labels); err != nil {
-			return err
-		}
-		if err := tx.checkLimit(&tx.SSHKeys); err != nil {
-			return err
-		}
-		if err := RequireUniqueName(&tx.SSHKeys.Table, in.Name, 0); err != nil {
+		if err := checkNew(tx, &tx.SSHKeys.Table, in.Name, in.Labels); err != nil {
 			return err
 		}
 		fingerprint := ssh.FingerprintLegacyMD5(key)
@@ -118,15 +109,12 @@ func (p Project) CreateSSHKey(in CreateSSHKey) (*SSHKey, *State, error) {
 
 // UpdateSSHKey changes name and labels. Errors: not_found, invalid_input, uniqueness_error.
 func (p Project) UpdateSSHKey(id int64, in UpdateResource) (*State, error) {
-	return updateMeta(p, func(tx *Tx) *store.Table[*SSHKey] { return &tx.SSHKeys.Table }, id, in)
+	return updateMeta(p, inSSHKeys, id, in)
 }
 
 // DeleteSSHKey removes a key. Servers that were created with it do not change. Errors: not_found.
 func (p Project) DeleteSSHKey(id int64) error {
-	_, err := p.update(func(tx *Tx) error {
-		if _, err := Find(&tx.SSHKeys.Table, id); err != nil {
-			return err
-		}
+	_, err := onFree(p, inSSHKeys, id, func(tx *Tx, _ *SSHKey) error {
 		tx.SSHKeys.Delete(id)
 		return nil
 	})

@@ -52,6 +52,18 @@ var resources = [...]resourceKind{
 	{KindAction, func(st *State) table { return &st.Actions }},
 }
 
+// The tables of resources that actions change, for generic functions.
+func inServers(st *State) *store.Table[*Server]                 { return &st.Servers }
+func inNetworks(st *State) *store.Table[*Network]               { return &st.Networks }
+func inLoadBalancers(st *State) *store.Table[*LoadBalancer]     { return &st.LoadBalancers }
+func inCertificates(st *State) *store.Table[*Certificate]       { return &st.Certificates }
+func inPrimaryIPs(st *State) *store.Table[*PrimaryIP]           { return &st.PrimaryIPs.Table }
+func inFloatingIPs(st *State) *store.Table[*FloatingIP]         { return &st.FloatingIPs }
+func inVolumes(st *State) *store.Table[*Volume]                 { return &st.Volumes }
+func inFirewalls(st *State) *store.Table[*Firewall]             { return &st.Firewalls }
+func inPlacementGroups(st *State) *store.Table[*PlacementGroup] { return &st.PlacementGroups }
+func inSSHKeys(st *State) *store.Table[*SSHKey]                 { return &st.SSHKeys.Table }
+
 type resourceKind struct {
 	kind  store.Kind
 	table func(*State) table

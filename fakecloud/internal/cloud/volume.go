@@ -46,10 +46,7 @@ const (
 )
 
 // Clone implements Object.
-func (v *Volume) Clone() *Volume {
-	c := *v
-	return &c
-}
+func (v *Volume) Clone() *Volume { return new(*v) }
 
 // Ref returns the reference to the volume.
 func (v *Volume) Ref() Ref { return Ref{KindVolume, v.ID} }
@@ -149,13 +146,9 @@ func (tx *Tx) placeOfVolume(in CreateVolume) (location *Location, server *Server
 	case in.Server == 0 && in.Automount:
 		return nil, nil, ErrField("automount", "needs a server")
 	case in.Automount && in.Format == "": // terraform-provider-hcloud issue 337
-		const message = "automount needs a format"
-		return nil, nil, ErrInvalidInput(
-			FieldError{Name: "format", Messages: []string{message}}, FieldError{Name: "automount", Messages: []string{message}})
+		return nil, nil, errFields("automount needs a format", "format", "automount")
 	case in.Server == 0 && location == nil:
-		const message = "either location or server is required"
-		return nil, nil, ErrInvalidInput(
-			FieldError{Name: "location", Messages: []string{message}}, FieldError{Name: "server", Messages: []string{message}})
+		return nil, nil, errFields("either location or server is required", "location", "server")
 	case in.Server == 0:
 		return location, nil, nil
 	}
@@ -207,11 +200,8 @@ func (p Project) UpdateVolume(id int64, in UpdateResource) (*State, error) {
 // DeleteVolume deletes a volume that is not attached. The document has no code for an attached one.
 // Errors: not_found, locked, protected, service_error.
 func (p Project) DeleteVolume(id int64) error {
-	_, err := p.update(func(tx *Tx) error {
-		v, err := tx.freeVolume(id)
+	_, err := onFree(p, inVolumes, id, func(tx *Tx, v *Volume) error {
 		switch {
-		case err != nil:
-			return err
 		case v.DeleteProtection:
 			return ErrProtected("volume deletion is protected")
 		case v.Server != 0:
@@ -221,15 +211,6 @@ func (p Project) DeleteVolume(id int64) error {
 		return nil
 	})
 	return err
-}
-
-// freeVolume returns a volume that no action has locked. Errors: not_found, locked.
-func (tx *Tx) freeVolume(id int64) (*Volume, error) {
-	v, err := Find(&tx.Volumes, id)
-	if err != nil {
-		return nil, err
-	}
-	return v, tx.RequireUnlocked(v.Ref())
 }
 
 // setVolumeServer attaches a volume to a server, or detaches it if server is 0. It also updates the servers, since they show their volumes.

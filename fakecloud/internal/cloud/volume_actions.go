@@ -2,7 +2,6 @@ package cloud
 
 import (
 	"fmt"
-	"slices"
 )
 
 // attachVolumeSpec returns the action that attaches a volume to a server. Both are locked.
@@ -16,32 +15,11 @@ type volumeChange struct{ Volume, Server int64 } // 0 to detach it
 
 func (e volumeChange) end(tx *Tx) { tx.setVolumeServer(e.Volume, e.Server) }
 
-// onVolume starts an action on a volume. plan returns the action; onVolume adds the volume to its resources, unless it is there.
-// Errors: not_found, locked, and those of plan.
-func (p Project) onVolume(id int64, plan func(*Tx, *Volume) (ActionSpec, error)) (action int64, st *State, err error) {
-	st, err = p.update(func(tx *Tx) error {
-		v, err := tx.freeVolume(id)
-		if err != nil {
-			return err
-		}
-		spec, err := plan(tx, v)
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(spec.Resources, v.Ref()) {
-			spec.Resources = append(spec.Resources, v.Ref())
-		}
-		action = tx.Start(spec).ID
-		return nil
-	})
-	return action, st, err
-}
-
 // AttachVolume attaches a volume to a server in its location.
 // Errors: not_found, locked (the volume or the server), invalid_input, volume_already_attached, service_error (another
 // location), limit_exceeded_error.
 func (p Project) AttachVolume(id, server int64) (int64, *State, error) {
-	return p.onVolume(id, func(tx *Tx, v *Volume) (ActionSpec, error) {
+	return act(p, inVolumes, id, func(tx *Tx, v *Volume) (ActionSpec, error) {
 		if v.Server != 0 {
 			return ActionSpec{}, errVolumeAttached()
 		}
@@ -66,7 +44,7 @@ func errVolumeAttached() error {
 // (hetznercloud/csi-driver issue 41).
 // Errors: not_found, locked (the volume or the server), service_error.
 func (p Project) DetachVolume(id int64) (int64, *State, error) {
-	return p.onVolume(id, func(tx *Tx, v *Volume) (ActionSpec, error) {
+	return act(p, inVolumes, id, func(tx *Tx, v *Volume) (ActionSpec, error) {
 		if v.Server == 0 {
 			return ActionSpec{}, ErrServiceError("volume not attached to a server")
 		}
@@ -79,7 +57,7 @@ func (p Project) DetachVolume(id int64) (int64, *State, error) {
 
 // ResizeVolume makes a volume larger, attached or not. Errors: not_found, locked, invalid_input.
 func (p Project) ResizeVolume(id int64, size int) (int64, *State, error) {
-	return p.onVolume(id, func(_ *Tx, v *Volume) (ActionSpec, error) {
+	return act(p, inVolumes, id, func(_ *Tx, v *Volume) (ActionSpec, error) {
 		if size <= v.Size {
 			return ActionSpec{}, ErrField("size", fmt.Sprintf("must be greater than the current size of %d", v.Size))
 		}
@@ -96,7 +74,7 @@ func (e volumeGrowth) end(tx *Tx) { tx.Volumes.Update(e.Volume, func(v *Volume) 
 
 // ChangeVolumeProtection sets the delete protection; nil changes nothing. Errors: not_found, locked.
 func (p Project) ChangeVolumeProtection(id int64, protect *bool) (int64, *State, error) {
-	return p.onVolume(id, func(_ *Tx, v *Volume) (ActionSpec, error) {
+	return act(p, inVolumes, id, func(_ *Tx, v *Volume) (ActionSpec, error) {
 		return ActionSpec{Command: "change_protection", Does: protectionOf(v.Ref(), protect)}, nil
 	})
 }

@@ -28,19 +28,16 @@ const (
 	fromSecondRound = "api-facts.md, \"What unmodified clients showed in the second round\""
 )
 
+var correction time.Time
+
 // Amendments returns the changes that [Parse] adds to the document, oldest first.
 func Amendments() []Amendment {
 	return []Amendment{
-		{
-			Source: "the document's own examples; other operations on the same resources require them",
-			What: "the parts of a successful answer (server, network, image, action, …) are required also where the document does not " +
-				"say so",
-			apply: requireRootProperties,
-		},
-		{
-			Source: "inferred: creating includes add_target and attach_to_network, for which the document lists them",
-			What:   "creating a load balancer has the errors of adding its targets and its network",
-			apply: func(d *Document) int {
+		{correction,
+			"the parts of a successful answer (server, network, image, action, …) are required also where the document does not say so",
+			"the document's own examples; other operations on the same resources require them", requireRootProperties},
+		{correction, "creating a load balancer has the errors of adding its targets and its network",
+			"inferred: creating includes add_target and attach_to_network, for which the document lists them", func(d *Document) int {
 				changed := 0
 				for _, code := range []string{
 					"ip_not_in_vswitch_subnet", "ip_not_assigned_to_server", "load_balancer_public_interface_disabled",
@@ -49,131 +46,68 @@ func Amendments() []Amendment {
 					changed += addCode(code, http.StatusUnprocessableEntity, "create_load_balancer")(d)
 				}
 				return changed
-			},
-		},
-		{
-			Source: "api-facts.md, \"What unmodified clients of several ages showed\"; hcloud-python reads both of each service that has " +
-				"http",
-			What:  "http of a load balancer's service has certificates and redirect_http also for the protocol http",
-			apply: addHTTPServiceFields,
-		},
-		{
-			Source: "api-facts.md, \"What unmodified clients showed in the second round\": hcloud-python 1.18, of Debian stable, sends " +
-				"them",
-			What:  "an id in a request may be a text of digits",
-			apply: acceptIDsAsTexts,
-		},
-		{
-			Source: "hcloud-go, hcloud/error.go; the API's changelog of 2025-08-04, which it names",
-			What:   "removing a firewall from a resource that it is not applied to: 422 firewall_already_removed",
-			apply:  addCode("firewall_already_removed", http.StatusUnprocessableEntity, "remove_firewall_from_resources"),
-		},
-		{
-			Source: "hcloud-go, hcloud/error.go (volume_already_attached); hetznercloud/csi-driver, internal/api/volume.go, expects both",
-			What:   "a volume that is attached already: 422 volume_already_attached; one too many for a server: 422 limit_exceeded_error",
-			apply: func(d *Document) int {
+			}},
+		{correction, "http of a load balancer's service has certificates and redirect_http also for the protocol http",
+			"api-facts.md, \"What unmodified clients of several ages showed\"; hcloud-python reads both of each service that has http",
+			addHTTPServiceFields},
+		{correction, "an id in a request may be a text of digits",
+			"api-facts.md, \"What unmodified clients showed in the second round\": hcloud-python 1.18, of Debian stable, sends them",
+			acceptIDsAsTexts},
+		{correction, "removing a firewall from a resource that it is not applied to: 422 firewall_already_removed",
+			"hcloud-go, hcloud/error.go; the API's changelog of 2025-08-04, which it names",
+			addCode("firewall_already_removed", http.StatusUnprocessableEntity, "remove_firewall_from_resources")},
+		{correction, "a volume that is attached already: 422 volume_already_attached; one too many for a server: 422 limit_exceeded_error",
+			"hcloud-go, hcloud/error.go (volume_already_attached); hetznercloud/csi-driver, internal/api/volume.go, expects both",
+			func(d *Document) int {
 				return addCode("volume_already_attached", http.StatusUnprocessableEntity, "attach_volume", "create_server")(d) +
 					addCode("limit_exceeded_error", http.StatusUnprocessableEntity, "attach_volume", "create_volume", "create_server")(d)
-			},
-		},
-		{
-			Source: fromSecondRound + ": assertion of a client",
-			What:   "the TTL of a secondary zone can be changed",
-			apply:  removeCode("incorrect_zone_mode", "change_zone_ttl"),
-		},
-		{
-			Source: fromSecondRound + "; ddclient issue 871, opnsense/plugins issue 5243",
-			What:   "PUT of a record set with records: 422 invalid_input \"can't update records with this endpoint\", without details",
-			apply:  addCode("invalid_input", http.StatusUnprocessableEntity, "update_zone_rrset"),
-		},
-		{
-			Source: fromSecondRound + ": assertion of a client; the message: libdns/hetzner issue 14, caddy-dns/hetzner issue 28",
-			What:   "deleting a zone with a protected record set: 423 protected",
-			apply:  addCode("protected", http.StatusLocked, "delete_zone"),
-		},
-		{
-			Since: in2026(time.May, 1), Source: fromFacts,
-			What:  "deleting an assigned Primary or Floating IP: 422 must_be_unassigned",
-			apply: addCode("must_be_unassigned", http.StatusUnprocessableEntity, "delete_primary_ip", "delete_floating_ip"),
-		},
-		{
-			Since: in2026(time.May, 1), Source: "api-facts.md, \"Envelope\": resource_in_use 422",
-			What:  "all operations may answer resource_in_use, not only the deletion of firewalls",
-			apply: addCode("resource_in_use", http.StatusUnprocessableEntity),
-		},
-		{
-			Since: in2026(time.July, 1), Source: fromFacts + "; " + fromChangelog + "v2.45.0",
-			What:  "servers and Primary IPs have no datacenter, in requests and responses",
-			apply: removeDatacenter,
-		},
-		{
-			Since: in2026(time.September, 11), Source: fromFacts + "; " + fromChangelog + "v2.48.0",
-			What:  "image.deprecation {announced, unavailable_after}, null for an image in service",
-			apply: addImageDeprecation,
-		},
-		{
-			Since: in2026(time.September, 22), Source: fromDelta + "; " + fromFacts,
-			What:  "GET /networks/{id}/members",
-			apply: addNetworkMembers,
-		},
-		{
-			Since: in2026(time.September, 23), Source: fromDelta + "; the day was first announced as August 1",
-			What:  "primary_ip.assignee_type is unassigned if there is no assignee",
-			apply: extendAssigneeType("unassigned", func(d *Document) { d.knowsUnassigned = true }),
-		},
-		{
-			Since: in2026(time.October, 1), Source: fromFacts,
-			What:  "/datacenters removed: 410 deprecated_api_endpoint",
-			apply: removeDatacenterOperations,
-		},
-		{
-			Since: in2026(time.October, 2), Source: fromDelta + "; " + fromFacts,
-			What:  "unhealthy load balancer targets have detail, and http_status_code if the status is the reason",
-			apply: addHealthDetail,
-		},
-		{
-			Since: in2026(time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.51.0",
-			What: "a write with a read-only token answers 403 forbidden; token_readonly is removed",
-			apply: func(d *Document) int {
+			}},
+		{correction, "the TTL of a secondary zone can be changed", fromSecondRound + ": assertion of a client",
+			removeCode("incorrect_zone_mode", "change_zone_ttl")},
+		{correction, "PUT of a record set with records: 422 invalid_input \"can't update records with this endpoint\", without details",
+			fromSecondRound + "; ddclient issue 871, opnsense/plugins issue 5243",
+			addCode("invalid_input", http.StatusUnprocessableEntity, "update_zone_rrset")},
+		{correction, "deleting a zone with a protected record set: 423 protected",
+			fromSecondRound + ": assertion of a client; the message: libdns/hetzner issue 14, caddy-dns/hetzner issue 28",
+			addCode("protected", http.StatusLocked, "delete_zone")},
+		{in2026(time.May, 1), "deleting an assigned Primary or Floating IP: 422 must_be_unassigned", fromFacts,
+			addCode("must_be_unassigned", http.StatusUnprocessableEntity, "delete_primary_ip", "delete_floating_ip")},
+		{in2026(time.May, 1), "all operations may answer resource_in_use, not only the deletion of firewalls",
+			"api-facts.md, \"Envelope\": resource_in_use 422", addCode("resource_in_use", http.StatusUnprocessableEntity)},
+		{in2026(time.July, 1), "servers and Primary IPs have no datacenter, in requests and responses",
+			fromFacts + "; " + fromChangelog + "v2.45.0", removeDatacenter},
+		{in2026(time.September, 11), "image.deprecation {announced, unavailable_after}, null for an image in service",
+			fromFacts + "; " + fromChangelog + "v2.48.0", addImageDeprecation},
+		{in2026(time.September, 22), "GET /networks/{id}/members", fromDelta + "; " + fromFacts, addNetworkMembers},
+		{in2026(time.September, 23), "primary_ip.assignee_type is unassigned if there is no assignee",
+			fromDelta + "; the day was first announced as August 1",
+			extendAssigneeType("unassigned", func(d *Document) { d.knowsUnassigned = true })},
+		{in2026(time.October, 1), "/datacenters removed: 410 deprecated_api_endpoint", fromFacts, removeDatacenterOperations},
+		{in2026(time.October, 2), "unhealthy load balancer targets have detail, and http_status_code if the status is the reason",
+			fromDelta + "; " + fromFacts, addHealthDetail},
+		{in2026(time.October, 5), "a write with a read-only token answers 403 forbidden; token_readonly is removed",
+			fromFacts + "; " + fromChangelog + "v2.51.0", func(d *Document) int {
 				if _, present := d.codes["token_readonly"]; !present {
 					return 0
 				}
 				delete(d.codes, "token_readonly")
 				return 1
-			},
-		},
-		{
-			Since: in2026(time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.52.0",
-			What:  "DELETE /load_balancers/{id} answers 201 with an action",
-			apply: deleteLoadBalancerWithAction,
-		},
-		{
-			Since: in2026(time.October, 5), Source: fromDelta + "; " + fromFacts,
-			What:  "addresses of load balancers have id and blocked",
-			apply: addLoadBalancerAddressFields,
-		},
-		{
-			Since: in2026(time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.52.0",
-			What:  "POST /load_balancers takes public_net {ipv4, ipv6}, ids of Primary IPs",
-			apply: addLoadBalancerPublicNet,
-		},
-		{
-			Since:  in2026(time.October, 5),
-			Source: "inferred: POST /servers takes Primary IPs, too, and the document lists them there",
-			What:   "creating a load balancer has the errors of its Primary IPs",
-			apply: func(d *Document) int {
+			}},
+		{in2026(time.October, 5), "DELETE /load_balancers/{id} answers 201 with an action", fromFacts + "; " + fromChangelog + "v2.52.0",
+			deleteLoadBalancerWithAction},
+		{in2026(time.October, 5), "addresses of load balancers have id and blocked", fromDelta + "; " + fromFacts,
+			addLoadBalancerAddressFields},
+		{in2026(time.October, 5), "POST /load_balancers takes public_net {ipv4, ipv6}, ids of Primary IPs",
+			fromFacts + "; " + fromChangelog + "v2.52.0", addLoadBalancerPublicNet},
+		{in2026(time.October, 5), "creating a load balancer has the errors of its Primary IPs",
+			"inferred: POST /servers takes Primary IPs, too, and the document lists them there", func(d *Document) int {
 				return addCode("primary_ip_assigned", http.StatusUnprocessableEntity, "create_load_balancer")(d) +
 					addCode("primary_ip_datacenter_mismatch", http.StatusUnprocessableEntity, "create_load_balancer")(d) +
 					addCode("primary_ip_version_mismatch", http.StatusPreconditionFailed, "create_load_balancer")(d)
-			},
-		},
-		{
-			Since: in2026(time.October, 5),
-			Source: "inferred: " + fromChangelog + "v2.52.0 makes Primary IPs available for load balancers; " +
-				"actions use the same name for the type of the resource",
-			What:  "primary_ip.assignee_type is load_balancer for the address of a load balancer",
-			apply: extendAssigneeType("load_balancer", func(*Document) {}),
-		},
+			}},
+		{in2026(time.October, 5), "primary_ip.assignee_type is load_balancer for the address of a load balancer",
+			"inferred: " + fromChangelog + "v2.52.0 makes Primary IPs available for load balancers; actions use the same name for the " +
+				"type of the resource", extendAssigneeType("load_balancer", func(*Document) {})},
 	}
 }
 

@@ -17,8 +17,8 @@ type place struct {
 	at       string // JSON pointer
 	schema   Schema
 	value    any
-	with     put        // the body with another value in this place
-	without  func() any // the body without this place; nil if it is not a property
+	with     func(any) any // the body with another value in this place
+	without  func() any    // the body without this place; nil if it is not a property
 	optional bool
 }
 
@@ -34,8 +34,17 @@ func places(schema Schema, body any) []place {
 				add(child)
 			}
 		case []any:
+			items, _ := p.schema["items"].(Schema)
+			prefix := list(p.schema["prefixItems"])
 			for i := range value {
-				add(place{at: fmt.Sprintf("%s/%d", p.at, i), schema: p.schema["items"].(Schema), value: value[i],
+				child := items
+				if i < len(prefix) {
+					child = prefix[i].(Schema)
+				}
+				if child == nil {
+					continue
+				}
+				add(place{at: fmt.Sprintf("%s/%d", p.at, i), schema: child, value: value[i],
 					with: func(other any) any {
 						changed := slices.Clone(value)
 						changed[i] = other

@@ -50,51 +50,54 @@ func Mutations(schema Schema) (iter.Seq[Mutation], error) {
 // MutationsOf is [Mutations] with another valid instance.
 func MutationsOf(schema Schema, instance any) iter.Seq[Mutation] {
 	return func(yield func(Mutation) bool) {
-		m := mutator{yield: yield}
-		m.mutate(schema, instance, "", func(value any) any { return value })
+		for _, p := range places(schema, instance) {
+			for _, m := range p.mistakes() {
+				m.Value = clone(m.Value)
+				if !yield(m) {
+					return
+				}
+			}
+		}
 	}
 }
 
-// mutator walks over a schema and its instance in parallel.
-type mutator struct {
-	yield   func(Mutation) bool
-	stopped bool
-}
-
-// put returns the whole instance with one place replaced.
-type put func(any) any
-
-func (m *mutator) emit(pointer string, kind Kind, why string, value any) {
-	if !m.stopped && !m.yield(Mutation{Pointer: pointer, Kind: kind, Why: why, Value: clone(value)}) {
-		m.stopped = true
+// mistakes returns the mutations of one place.
+func (p place) mistakes() (all []Mutation) {
+	emit := func(kind Kind, why string, value any) { all = append(all, Mutation{p.at, kind, why, p.with(value)}) }
+	if p.without != nil && !p.optional {
+		all = append(all, Mutation{p.at, Missing, "is missing", p.without()})
 	}
-}
-
-func (m *mutator) mutate(schema Schema, value any, at string, replace put) {
-	if m.stopped {
-		return
-	}
-	types := allTypes(schema)
+	types := allTypes(p.schema)
 	for _, wrong := range []any{number(42), "wrong", true, []any{}, map[string]any{}} {
 		kind := typeOf(wrong)
 		allowed := slices.Contains(types, kind) || kind == "integer" && slices.Contains(types, "number")
 		if !allowed {
-			m.emit(at, WrongType, "is "+article(kind), replace(wrong))
+			emit(WrongType, "is "+article(kind), wrong)
 		}
 	}
 	if !slices.Contains(types, "null") {
-		m.emit(at, Null, "is null", replace(nil))
+		emit(Null, "is null", nil)
 	}
-	switch value := value.(type) {
+	switch value := p.value.(type) {
 	case string:
-		m.mutateString(schema, at, replace)
+		mutateString(p.schema, emit)
 	case json.Number:
-		m.mutateNumber(schema, at, replace)
+		mutateNumber(p.schema, emit)
 	case []any:
-		m.mutateArray(schema, value, at, replace)
+		if most, ok := integer(p.schema, "maxItems"); ok && len(value) > 0 {
+			emit(TooLong, fmt.Sprintf("has %d entries", most+1), slices.Repeat(value[:1], int(most+1)))
+		}
+		if least, ok := integer(p.schema, "minItems"); ok && least > 0 {
+			emit(TooShort, "has no entries", []any{})
+		}
 	case map[string]any:
-		m.mutateObject(branchFor(schema, value), value, at, replace)
+		if closed(branchFor(p.schema, value)) {
+			surplus := maps.Clone(value)
+			surplus["no_such_property"] = "surplus"
+			all = append(all, Mutation{p.at + "/no_such_property", Unknown, "is not a property", p.with(surplus)})
+		}
 	}
+	return all
 }
 
 // allTypes returns the types that a schema or any branch of it allows.
@@ -149,76 +152,24 @@ func branchFor(schema Schema, value map[string]any) Schema {
 	return schema
 }
 
-func (m *mutator) mutateObject(schema Schema, value map[string]any, at string, replace put) {
-	with := func(name string, child any) any {
-		changed := maps.Clone(value)
-		changed[name] = child
-		return replace(changed)
-	}
-	for _, name := range sortedKeys(value) {
-		place := at + "/" + escape(name)
-		child := property(schema, name)
-		if child == nil {
-			child, _ = schema["additionalProperties"].(Schema)
-		}
-		if child == nil {
-			continue
-		}
-		if required(schema, name) {
-			changed := maps.Clone(value)
-			delete(changed, name)
-			m.emit(place, Missing, "is missing", replace(changed))
-		}
-		m.mutate(child, value[name], place, func(other any) any { return with(name, other) })
-	}
-	if closed(schema) {
-		m.emit(at+"/no_such_property", Unknown, "is not a property", with("no_such_property", "surplus"))
-	}
-}
-
-func (m *mutator) mutateArray(schema Schema, value []any, at string, replace put) {
-	items, _ := schema["items"].(Schema)
-	prefix := list(schema["prefixItems"])
-	for i := range value {
-		child := items
-		if i < len(prefix) {
-			child = prefix[i].(Schema)
-		}
-		if child == nil {
-			continue
-		}
-		m.mutate(child, value[i], fmt.Sprintf("%s/%d", at, i), func(other any) any {
-			changed := slices.Clone(value)
-			changed[i] = other
-			return replace(changed)
-		})
-	}
-	if most, ok := integer(schema, "maxItems"); ok && len(value) > 0 {
-		m.emit(at, TooLong, fmt.Sprintf("has %d entries", most+1), replace(slices.Repeat(value[:1], int(most+1))))
-	}
-	if least, ok := integer(schema, "minItems"); ok && least > 0 {
-		m.emit(at, TooShort, "has no entries", replace([]any{}))
-	}
-}
-
-func (m *mutator) mutateString(schema Schema, at string, replace put) {
+func mutateString(schema Schema, emit func(Kind, string, any)) {
 	if schema["oneOf"] != nil {
 		return // another branch may allow what this one forbids
 	}
 	if len(list(schema["enum"])) > 0 {
-		m.emit(at, BadEnum, "is not one of the allowed values", replace("no-such-value"))
+		emit(BadEnum, "is not one of the allowed values", "no-such-value")
 	}
 	if most, ok := integer(schema, "maxLength"); ok {
-		m.emit(at, TooLong, fmt.Sprintf("has %d characters", most+1), replace(strings.Repeat("a", int(most+1))))
+		emit(TooLong, fmt.Sprintf("has %d characters", most+1), strings.Repeat("a", int(most+1)))
 	}
 	if least, ok := integer(schema, "minLength"); ok && least > 0 {
-		m.emit(at, TooShort, "is empty", replace(""))
+		emit(TooShort, "is empty", "")
 	}
 	if pattern, ok := schema["pattern"].(string); ok {
 		if expression, err := regexp.Compile(pattern); err == nil {
 			for _, candidate := range []string{"Not Allowed", " blank ", "-"} {
 				if !expression.MatchString(candidate) {
-					m.emit(at, BadPattern, "does not match the pattern", replace(candidate))
+					emit(BadPattern, "does not match the pattern", candidate)
 					break
 				}
 			}
@@ -226,33 +177,33 @@ func (m *mutator) mutateString(schema Schema, at string, replace put) {
 	}
 	switch schema["format"] {
 	case "date-time", "decimal", "ipv4":
-		m.emit(at, BadFormat, fmt.Sprintf("is not of format %s", schema["format"]), replace("not of this format"))
+		emit(BadFormat, fmt.Sprintf("is not of format %s", schema["format"]), "not of this format")
 	}
 }
 
-func (m *mutator) mutateNumber(schema Schema, at string, replace put) {
+func mutateNumber(schema Schema, emit func(Kind, string, any)) {
 	if schema["oneOf"] != nil {
 		return
 	}
 	if minimum := rational(schema["minimum"]); minimum != nil {
 		below := new(big.Rat).Sub(minimum, big.NewRat(1, 1))
-		m.emit(at, OutOfRange, "is "+below.RatString(), replace(json.Number(below.RatString())))
+		emit(OutOfRange, "is "+below.RatString(), json.Number(below.RatString()))
 	}
 	if maximum := rational(schema["maximum"]); maximum != nil {
 		above := new(big.Rat).Add(maximum, big.NewRat(1, 1))
-		m.emit(at, OutOfRange, "is "+above.RatString(), replace(json.Number(above.RatString())))
+		emit(OutOfRange, "is "+above.RatString(), json.Number(above.RatString()))
 	}
 	if !hasType(schema, "number") {
-		m.emit(at, WrongType, "is not whole", replace(json.Number("1.5")))
+		emit(WrongType, "is not whole", json.Number("1.5"))
 	}
 	if pattern, ok := schema["pattern"].(string); ok && hasType(schema, "string") { // an id, which may be a text
 		for _, candidate := range []string{"wrong", "0", "1.0"} {
-			m.emit(at, BadPattern, fmt.Sprintf("is the text %q, which does not match %s", candidate, pattern), replace(candidate))
+			emit(BadPattern, fmt.Sprintf("is the text %q, which does not match %s", candidate, pattern), candidate)
 		}
 	}
 	switch schema["format"] {
 	case "int32", "int64":
-		m.emit(at, BadFormat, "does not fit into 64 bits", replace(json.Number("9223372036854775808")))
+		emit(BadFormat, "does not fit into 64 bits", json.Number("9223372036854775808"))
 	}
 }
 

@@ -25,19 +25,11 @@ func resetCatalogue(c *Controller, _ *http.Request) (any, error) {
 	return done, nil
 }
 
-func getLimits(c *Controller, r *http.Request) (any, error) {
-	id, err := idParam(r, "project")
-	if err != nil {
-		return nil, err
-	}
+func getLimits(c *Controller, _ *http.Request, id int64) (any, error) {
 	return c.Limits(id)
 }
 
-func setLimits(c *Controller, r *http.Request, limits map[string]int) (any, error) {
-	id, err := idParam(r, "project")
-	if err != nil {
-		return nil, err
-	}
+func setLimits(c *Controller, _ *http.Request, id int64, limits map[string]int) (any, error) {
 	if limits == nil {
 		return nil, fmt.Errorf(`limits of project %d: are required, such as {"server": 10}; {} removes all`, id)
 	}

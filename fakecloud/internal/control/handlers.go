@@ -90,11 +90,7 @@ func listJournal(c *Controller, r *http.Request) (any, error) {
 	return journalJSON(r, c, entries[count-n:], count)
 }
 
-func getExchange(c *Controller, r *http.Request) (any, error) {
-	seq, err := idParam(r, "seq")
-	if err != nil {
-		return nil, err
-	}
+func getExchange(c *Controller, _ *http.Request, seq int64) (any, error) {
 	e, request, response, kept, err := c.Journal.Bodies(uint64(seq))
 	if err != nil {
 		return nil, statusError{http.StatusNotFound, fmt.Errorf("request %d %w", seq, err)}
@@ -260,11 +256,7 @@ func resumeActions(c *Controller, _ *http.Request) (any, error) {
 	return map[string]int{"resumed": c.Cloud.ResumeActions()}, nil
 }
 
-func reportServerUsage(c *Controller, r *http.Request, in hypervisor.Usage) (any, error) {
-	server, err := idParam(r, "server")
-	if err != nil {
-		return nil, err
-	}
+func reportServerUsage(c *Controller, _ *http.Request, server int64, in hypervisor.Usage) (any, error) {
 	return done, c.ReportServerUsage(server, in)
 }
 

@@ -99,6 +99,25 @@ func detachHypervisor(c *Controller, r *http.Request) (any, error) {
 	return done, c.Cloud.DetachHypervisor(chi.URLParam(r, "hypervisor"))
 }
 
+// numbered returns a handler that reads an id in the path of its requests.
+func numbered(name string, handle func(*Controller, *http.Request, int64) (any, error)) func(*Controller, *http.Request) (any, error) {
+	return func(c *Controller, r *http.Request) (any, error) {
+		id, err := idParam(r, name)
+		if err != nil {
+			return nil, err
+		}
+		return handle(c, r, id)
+	}
+}
+
+// numberedBody returns a handler that decodes the body of its requests, and then reads an id in their path.
+func numberedBody[T any](name string, handle func(*Controller, *http.Request, int64, T) (any, error),
+) func(*Controller, *http.Request) (any, error) {
+	return body(func(c *Controller, r *http.Request, in T) (any, error) {
+		return numbered(name, func(c *Controller, r *http.Request, id int64) (any, error) { return handle(c, r, id, in) })(c, r)
+	})
+}
+
 func idParam(r *http.Request, name string) (int64, error) {
 	text := chi.URLParam(r, name)
 	id, ok := cloud.ParseID(text)
@@ -108,11 +127,7 @@ func idParam(r *http.Request, name string) (int64, error) {
 	return id, nil
 }
 
-func completeTask(c *Controller, r *http.Request, in wire.CompleteRequest) (any, error) {
-	action, err := idParam(r, "action")
-	if err != nil {
-		return nil, err
-	}
+func completeTask(c *Controller, r *http.Request, action int64, in wire.CompleteRequest) (any, error) {
 	var failure error
 	if in.Error != nil {
 		failure = in.Error
@@ -120,11 +135,7 @@ func completeTask(c *Controller, r *http.Request, in wire.CompleteRequest) (any,
 	return done, c.Cloud.CompleteTask(chi.URLParam(r, "hypervisor"), action, failure)
 }
 
-func reportGuest(c *Controller, r *http.Request, in wire.ReportRequest) (any, error) {
-	server, err := idParam(r, "server")
-	if err != nil {
-		return nil, err
-	}
+func reportGuest(c *Controller, r *http.Request, server int64, in wire.ReportRequest) (any, error) {
 	if in.Running == nil {
 		return nil, errors.New(`running: is required, such as {"running": false}`)
 	}

@@ -106,19 +106,11 @@ func addToken(c *Controller, _ *http.Request, in struct {
 	return map[string]any{"token": token, "project": in.Project, "read_only": in.ReadOnly}, nil
 }
 
-func resetProject(c *Controller, r *http.Request, in kept) (any, error) {
-	id, err := idParam(r, "project")
-	if err != nil {
-		return nil, err
-	}
+func resetProject(c *Controller, _ *http.Request, id int64, in kept) (any, error) {
 	return done, c.ResetProject(id, in.Keep...)
 }
 
-func dropProject(c *Controller, r *http.Request) (any, error) {
-	id, err := idParam(r, "project")
-	if err != nil {
-		return nil, err
-	}
+func dropProject(c *Controller, _ *http.Request, id int64) (any, error) {
 	return done, c.DropProject(id)
 }
 

@@ -92,10 +92,6 @@ func startScenario(c *Controller, _ *http.Request, in wire.ScenarioStart) (any, 
 	return map[string]any{"scenario": s}, err
 }
 
-func endScenario(c *Controller, r *http.Request) (any, error) {
-	id, err := idParam(r, "scenario")
-	if err != nil {
-		return nil, err
-	}
+func endScenario(c *Controller, r *http.Request, id int64) (any, error) {
 	return done, c.Scenarios().End(r.Context(), id)
 }

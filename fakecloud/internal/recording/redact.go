@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -79,10 +80,8 @@ func (r *Redactor) Exchange(m *Message) Exchange {
 }
 
 func recordedMethod(method string) string {
-	for _, m := range methods {
-		if m == method {
-			return m
-		}
+	if slices.Contains(methods, method) {
+		return method
 	}
 	return "OTHER"
 }

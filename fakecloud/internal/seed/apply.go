@@ -66,7 +66,7 @@ func (it *item) create(ctx context.Context, t Target) error {
 func (it *item) post(ctx context.Context, t Target, node *yaml.Node, refs, path string, body map[string]any) (map[string]json.RawMessage,
 	error) {
 	for field, section := range references[refs] {
-		if err := it.resolveNames(ctx, t, node, body, strings.Split(field, "."), nil, section); err != nil {
+		if _, err := it.resolveNames(ctx, t, node, body, strings.Split(field, "."), nil, section); err != nil {
 			return nil, err
 		}
 	}
@@ -91,47 +91,27 @@ func (it *item) post(ctx context.Context, t Target, node *yaml.Node, refs, path 
 	return out, nil
 }
 
-// resolveNames replaces the names at a path below v by ids.
-func (it *item) resolveNames(ctx context.Context, t Target, node *yaml.Node, v any, path, done []string, section string) error {
+// resolveNames returns v with ids in place of the names at a path below it.
+func (it *item) resolveNames(ctx context.Context, t Target, node *yaml.Node, v any, path, done []string, section string) (
+	out any, err error,
+) {
+	if len(path) == 0 {
+		if name, ok := v.(string); ok {
+			return it.lookup(ctx, t, node, name, done, section)
+		}
+		return v, nil
+	}
 	switch x := v.(type) {
 	case map[string]any:
-		next, ok := x[path[0]]
-		if !ok {
-			return nil
+		if next, ok := x[path[0]]; ok {
+			x[path[0]], err = it.resolveNames(ctx, t, node, next, path[1:], slices.Concat(done, path[:1]), section)
 		}
-		done = append(done, path[0])
-		if len(path) > 1 {
-			return it.resolveNames(ctx, t, node, next, path[1:], done, section)
-		}
-		if name, ok := next.(string); ok {
-			id, err := it.lookup(ctx, t, node, name, done, section)
-			if err != nil {
-				return err
-			}
-			x[path[0]] = id
-		}
-	case []any:
-		if path[0] != "*" {
-			return nil // the API returns an error
-		}
-		for i := range x {
-			at := slices.Concat(done, []string{strconv.Itoa(i)})
-			if len(path) > 1 {
-				if err := it.resolveNames(ctx, t, node, x[i], path[1:], at, section); err != nil {
-					return err
-				}
-				continue
-			}
-			if name, ok := x[i].(string); ok {
-				id, err := it.lookup(ctx, t, node, name, at, section)
-				if err != nil {
-					return err
-				}
-				x[i] = id
-			}
+	case []any: // with another path than *, the API returns an error
+		for i := 0; i < len(x) && path[0] == "*" && err == nil; i++ {
+			x[i], err = it.resolveNames(ctx, t, node, x[i], path[1:], slices.Concat(done, []string{strconv.Itoa(i)}), section)
 		}
 	}
-	return nil
+	return v, err
 }
 
 // lookup returns the id of the resource with a name.

@@ -98,18 +98,22 @@ func metricsPart(r cloud.MetricRange, series []cloud.MetricSeries) Part {
 	return Part{Key: "metrics", JSON: marshal(out)}
 }
 
-func getServerMetrics(r *Request, id int64) (Response, error) {
-	types, err := metricTypes(r.Query(), "cpu", "disk", "network")
-	if err != nil {
-		return Response{}, err
+// getMetrics answers GET …/metrics. types are the values that the parameter type may have.
+func getMetrics(read func(cloud.Project, int64, []string, cloud.MetricRange) ([]cloud.MetricSeries, error),
+	types ...string) func(*Request, int64) (Response, error) {
+	return func(r *Request, id int64) (Response, error) {
+		wanted, err := metricTypes(r.Query(), types...)
+		if err != nil {
+			return Response{}, err
+		}
+		period, err := metricRange(r.Query())
+		if err != nil {
+			return Response{}, err
+		}
+		series, err := read(r.Project, id, wanted, period)
+		if err != nil {
+			return Response{}, err
+		}
+		return object(http.StatusOK, metricsPart(period, series)), nil
 	}
-	period, err := metricRange(r.Query())
-	if err != nil {
-		return Response{}, err
-	}
-	series, err := r.Project.ServerMetrics(id, types, period)
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusOK, metricsPart(period, series)), nil
 }
