@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 	"weak"
@@ -477,4 +478,41 @@ func TestAWriteReturnsWhatItStoredAlthoughADeletionIsDue(t *testing.T) {
 	if _, ok := p.View().SSHKeys.Get(id); ok {
 		t.Error("the deletion did not happen after the write")
 	}
+}
+
+func TestReadersSeeConsistentStatesWhileWritersWrite(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				st := p.View()
+				// Each write adds a pair, so that an odd number is a torn read.
+				n := 0
+				for range st.SSHKeys.All() {
+					n++
+				}
+				if n%2 != 0 || n != st.SSHKeys.Len() {
+					t.Errorf("torn read: %d of %d", n, st.SSHKeys.Len())
+					return
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		_, _ = p.update(func(tx *Tx) error {
+			putKey(tx, fmt.Sprintf("a%d", i))
+			putKey(tx, fmt.Sprintf("b%d", i))
+			return nil
+		})
+	}
+	close(stop)
+	wg.Wait()
 }
