@@ -208,6 +208,8 @@ func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 		change func(*CreateLoadBalancer)
 		want   string
 	}{
+		"empty name":                {func(in *CreateLoadBalancer) { in.Name = " " }, "name"},
+		"bad label":                 {func(in *CreateLoadBalancer) { in.Labels = map[string]string{"-": ""} }, "labels"},
 		"name that ends in a space": {func(in *CreateLoadBalancer) { in.Name = "a " }, "name"},
 		"unknown zone":              {func(in *CreateLoadBalancer) { in.Location, in.NetworkZone = "", "moon" }, "network_zone"},
 		"no place":                  {func(in *CreateLoadBalancer) { in.Location = "" }, "location"},

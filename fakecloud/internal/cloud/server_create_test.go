@@ -48,6 +48,8 @@ func TestARefusedServerLeavesNothingBehind(t *testing.T) {
 		change func(*CreateServer)
 		want   string
 	}{
+		"bad label":               {func(in *CreateServer) { in.Labels = map[string]string{"-": ""} }, "labels"},
+		"user data too long":      {func(in *CreateServer) { in.UserData = strings.Repeat("ä", MaxUserDataBytes/2+1) }, "user_data"},
 		"retired image":           {func(in *CreateServer) { in.Image = "old" }, "image"},
 		"retired image by id":     {func(in *CreateServer) { in.Image = "105" }, "image"},
 		"image of other arch":     {func(in *CreateServer) { in.ServerType = "arm"; in.Image = "onlyx86" }, "image"},
