@@ -83,7 +83,8 @@ var (
 func (c *tourChecker) check(text string) (wrong []string) {
 	for _, block := range codeBlock.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(block[2]) {
-			if block[1] == "go" && !c.somewhere(func(_, source string) bool { return strings.Contains(source, strings.TrimSpace(line)) }) {
+			is := func(_, source string) bool { return strings.Contains(source, strings.TrimSpace(line)+"\n") }
+			if block[1] == "go" && !c.somewhere(is) {
 				wrong = append(wrong, "no file has the line "+line)
 			}
 		}

@@ -270,8 +270,9 @@ func (w *world) expectQuiet(cloud *ccm.Cloud, svc *corev1.Service) {
 // setLabels replaces the labels of a load balancer, as a person does.
 func (w *world) setLabels(lb *hcloud.LoadBalancer, labels map[string]string) {
 	w.t.Helper()
-	_, _, err := w.api.LoadBalancer.Update(w.t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
-	w.must(err)
+	if _, _, err := w.api.LoadBalancer.Update(w.t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: labels}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // deleteServer deletes a server, as a person does.
