@@ -117,14 +117,20 @@ func (l *Load) collect(from, to time.Time) (result LoadResult, underWay int) {
 // request began in that time.
 func (l *Load) Since(ctx context.Context, from time.Time, what string) LoadResult {
 	GinkgoHelper()
-	var result LoadResult
+	result := l.finished(ctx, from)
+	AddReportEntry("requests "+what, result.String())
+	return result
+}
+
+// finished waits for the requests that began between a time and now, and returns their result.
+func (l *Load) finished(ctx context.Context, from time.Time) (result LoadResult) {
+	GinkgoHelper()
 	to := time.Now()
 	Eventually(func() (underWay int) {
 		result, underWay = l.collect(from, to)
 		return underWay
 	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeZero(), "some requests have not ended")
 	Expect(result.Answered+len(result.Lost)).To(BeNumerically(">", 0), "no request was sent")
-	AddReportEntry("requests "+what, result.String())
 	return result
 }
 
@@ -141,5 +147,7 @@ func (l *Load) AwaitAnswers(ctx context.Context, after time.Time, n int) {
 func (l *Load) ExpectUndisturbed(ctx context.Context) {
 	GinkgoHelper()
 	l.AwaitAnswers(ctx, time.Now(), 1)
-	Expect(l.Since(ctx, l.begin, "of a client all along").Lost).To(BeEmpty())
+	result := l.finished(ctx, l.begin)
+	AddReportEntry("requests of the client", ReportEntryVisibilityFailureOrVerbose, result.String())
+	Expect(result.Lost).To(BeEmpty())
 }
