@@ -6,7 +6,7 @@
 #   scripts/plain-english.sh PATH...  prints the comments of these files that have one
 set -eu
 cd "$(dirname "$0")/.."
-limit=46
+limit=26
 
 turns='also (if|after|when|while|without|with|for|by|where)|anew|whose|that there (is|are|was|were)|(is|are|be|was|were) (no|none)
 (of|for|from|to|by|with|in|about|than|as|and|or|that) what|(,|of|in|from|for|by|to|at|after|under|on) which|of (its|their) own
