@@ -30,7 +30,7 @@ var _ = DescribeTable("An incident in the cloud costs no Machine and no server t
 	Entry("the API answers with errors in bursts", "server-errors=503@2s@3s"),
 	Entry("connections are cut in the middle of an answer", "connections-cut"),
 	Entry("all lists are empty although everything is there", "lists-empty=24h"),
-	Entry("writes meet conflicts", "conflicts"),
+	Entry("writes meet conflicts", "conflicts=1"), // the one that creates the server, too
 )
 
 // restless is how many requests a program sends without a rest that does not wait longer after each failure. Three Machines that are tried
