@@ -69,6 +69,9 @@ func stress(ctx context.Context, out io.Writer, lines string, setting func(strin
 	for round, before := 0, -1; round < count && ran < budget && turns > before && ctx.Err() == nil; round++ {
 		before = turns
 		for i, p := range packages {
+			if ctx.Err() != nil {
+				break
+			}
 			begin := time.Now()
 			if p.program == "" && compiled < budget && ran < budget {
 				p.program = filepath.Join(temporary, strconv.Itoa(i)+".test")
