@@ -6,7 +6,7 @@
 //	CHANGED   1 leaves out packages that do not differ from the base of the branch, or else the last release, or else the commit before
 //	BUDGET    how long tests run, and how long they are compiled at most (default 10m); packages take turns until then
 //	COUNT     so many turns of each package at most
-//	SHORT     1 gives tests -test.short, and leaves out scripts, as make test does: all packages have a turn within 20 minutes
+//	SHORT     1 gives tests -test.short, and leaves out scripts, as make test does: each package has a turn within half an hour
 //	RACE      -race
 package main
 
