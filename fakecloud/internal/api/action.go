@@ -12,30 +12,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
-type actionJSON struct {
-	ID        int64              `json:"id"`
-	Command   string             `json:"command"`
-	Status    cloud.ActionStatus `json:"status"`
-	Progress  int                `json:"progress"`
-	Started   timeJSON           `json:"started"`
-	Finished  timeJSON           `json:"finished"`
-	Resources []refJSON          `json:"resources"`
-	Error     *actionErrorJSON   `json:"error"`
-}
-
-func (a actionJSON) appendJSON(b []byte) []byte {
-	b = appendInt(b, `{"id":`, a.ID)
-	b = appendText(b, `,"command":`, a.Command)
-	b = appendText(b, `,"status":`, a.Status)
-	b = appendInt(b, `,"progress":`, a.Progress)
-	b = appendTime(b, `,"started":`, a.Started)
-	b = appendTime(b, `,"finished":`, a.Finished)
-	b = appendList(b, `,"resources":`, a.Resources, func(b []byte, r refJSON) []byte {
-		return append(appendText(appendInt(b, `{"id":`, r.ID), `,"type":`, r.Type), '}')
-	})
-	return append(appendNullable(b, `,"error":`, a.Error), '}')
-}
-
 type refJSON struct {
 	ID   int64      `json:"id"`
 	Type store.Kind `json:"type"`
@@ -49,33 +25,36 @@ type actionErrorJSON struct {
 // encodeAction returns the JSON of an action at a time. It keeps the JSON unless the action is running, since that of a running action
 // changes.
 func encodeAction(e *store.Entry[*cloud.Action], now time.Time) []byte {
-	encode := func(a *cloud.Action) []byte { return marshal(newActionJSON(a, now)) }
+	encode := func(a *cloud.Action) []byte { return collect(func(b []byte) []byte { return appendAction(b, a, now) }) }
 	if e.Value.Status == cloud.ActionRunning {
 		return encode(e.Value)
 	}
 	return e.Encoded(nil, encode)
 }
 
-// appendAction appends what encodeAction returns. It does not keep it: it is larger than the action, and most actions are never read.
-func appendAction(b []byte, e *store.Entry[*cloud.Action], now time.Time) []byte {
+// appendEntry appends what encodeAction returns. It does not keep it: it is larger than the action, and most actions are never read.
+func appendEntry(b []byte, e *store.Entry[*cloud.Action], now time.Time) []byte {
 	if kept := e.Kept(nil); kept != nil {
 		return append(b, kept...)
 	}
-	return newActionJSON(e.Value, now).appendJSON(b)
+	return appendAction(b, e.Value, now)
 }
 
-func newActionJSON(a *cloud.Action, now time.Time) actionJSON {
-	out := actionJSON{
-		ID: a.ID, Command: a.Command, Status: a.Status, Progress: a.Progress(now),
-		Started: timeJSON(a.Created), Finished: timeJSON(a.Finished), Resources: make([]refJSON, len(a.Resources)),
-	}
-	for i, r := range a.Resources {
-		out.Resources[i] = refJSON{r.ID, r.Kind}
-	}
+func appendAction(b []byte, a *cloud.Action, now time.Time) []byte {
+	b = appendInt(b, `{"id":`, a.ID)
+	b = appendText(b, `,"command":`, a.Command)
+	b = appendText(b, `,"status":`, a.Status)
+	b = appendInt(b, `,"progress":`, a.Progress(now))
+	b = appendTime(b, `,"started":`, a.Created)
+	b = appendTime(b, `,"finished":`, a.Finished)
+	b = appendList(b, `,"resources":`, a.Resources, func(b []byte, r cloud.Ref) []byte {
+		return append(appendText(appendInt(b, `{"id":`, r.ID), `,"type":`, r.Kind), '}')
+	})
+	var failure *actionErrorJSON
 	if a.Status == cloud.ActionFailed {
-		out.Error = &actionErrorJSON{a.ErrorCode, a.ErrorMessage}
+		failure = &actionErrorJSON{a.ErrorCode, a.ErrorMessage}
 	}
-	return out
+	return append(appendNullable(b, `,"error":`, failure), '}')
 }
 
 // actionAt is an action of a state at a time. The JSON of a missing action is null.
@@ -90,7 +69,7 @@ func (a actionAt) appendJSON(b []byte) []byte {
 	if !ok {
 		return append(b, "null"...)
 	}
-	return appendAction(b, e, a.now)
+	return appendEntry(b, e, a.now)
 }
 
 // actionsAt is several actions of a state at a time.

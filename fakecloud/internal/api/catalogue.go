@@ -24,7 +24,7 @@ type staticList[T any] struct {
 	encode func(Date, *T) any
 	// retired, if set, reports whether an item is missing from the list. It can still be read by id.
 	retired func(*T, time.Time) bool
-	// filter, if set, reads the list's own query parameters and returns a test, or nil.
+	// filter, if set, reads the list's own query parameters and returns a test.
 	filter func(url.Values) (func(*T) bool, error)
 }
 
@@ -78,6 +78,15 @@ func (l *staticList[T]) json(a *API, date Date, c *cloud.Catalogue, item *T) []b
 	return b
 }
 
+// appendItem appends an item of a catalogue as a member of another object, or null for none.
+func (l *staticList[T]) appendItem(b []byte, name string, a *API, date Date, st *cloud.State, item *T) []byte {
+	b = append(b, name...)
+	if item == nil {
+		return append(b, "null"...)
+	}
+	return append(b, l.json(a, date, st.Catalogue, item)...)
+}
+
 // get answers GET /<list>/{id}.
 func (l *staticList[T]) get(r *Request) (Response, error) {
 	kind := store.Kind(l.singular)
@@ -94,42 +103,25 @@ func (l *staticList[T]) get(r *Request) (Response, error) {
 	return object(http.StatusOK, Part{Key: l.singular, JSON: l.json(r.api, r.date, c, items[i])}), nil
 }
 
-// list answers GET /<list>.
+// list answers GET /<list> with the items that the query selects, in the query's order or by id.
 func (l *staticList[T]) list(r *Request) (Response, error) {
-	p, err := parsePage(r.Query())
-	if err != nil {
-		return Response{}, err
-	}
-	c := r.catalogue()
-	found, err := l.find(r, c)
-	if err != nil {
-		return Response{}, err
-	}
-	return listResponse(r, l.plural, p, len(found), func(i int) []byte { return l.json(r.api, r.date, c, found[i]) }), nil
-}
-
-// find returns the items of a catalogue that the query selects, in the query's order or by id.
-func (l *staticList[T]) find(r *Request, c *cloud.Catalogue) ([]*T, error) {
 	q := r.Query()
-	keys, err := parseSort(q, func(f string) bool { return f == "id" || f == "name" })
-	if err != nil {
-		return nil, err
+	by := map[string]func(a, b *T) int{
+		"id":   func(a, b *T) int { return cmp.Compare(l.id(a), l.id(b)) },
+		"name": func(a, b *T) int { return cmp.Compare(l.name(a), l.name(b)) },
 	}
-	named, err := oneOf(q, "name")
+	p, keys, err := pageAndOrder(q, MaxPerPage, by)
 	if err != nil {
-		return nil, err
+		return Response{}, err
 	}
+	named, _ := oneOf(q, "name") // any value is allowed
 	match := func(*T) bool { return true }
 	if l.filter != nil {
-		own, err := l.filter(q)
-		if err != nil {
-			return nil, err
-		}
-		if own != nil {
-			match = own
+		if match, err = l.filter(q); err != nil {
+			return Response{}, err
 		}
 	}
-	now := r.api.cloud.Now()
+	c, now := r.catalogue(), r.api.cloud.Now()
 	var found []*T
 	for _, item := range l.items(c) {
 		if named(l.name(item)) && match(item) && (l.retired == nil || !l.retired(item, now)) {
@@ -137,12 +129,8 @@ func (l *staticList[T]) find(r *Request, c *cloud.Catalogue) ([]*T, error) {
 		}
 	}
 	keys = append(keys, sortKey{field: "id"})
-	by := map[string]func(a, b *T) int{
-		"id":   func(a, b *T) int { return cmp.Compare(l.id(a), l.id(b)) },
-		"name": func(a, b *T) int { return cmp.Compare(l.name(a), l.name(b)) },
-	}
 	slices.SortStableFunc(found, func(a, b *T) int { return compareBy(a, b, keys, by) })
-	return found, nil
+	return listResponse(r, l.plural, p, len(found), func(i int) []byte { return l.json(r.api, r.date, c, found[i]) }), nil
 }
 
 // routes returns the two operations.
@@ -184,6 +172,16 @@ type locationPriceJSON struct {
 	Monthly           priceJSON `json:"price_monthly"`
 	IncludedTraffic   int64     `json:"included_traffic"`
 	PricePerTBTraffic priceJSON `json:"price_per_tb_traffic"`
+}
+
+// includedTraffic returns the traffic that a type includes in a location.
+func includedTraffic(prices []cloud.LocationPrice, in *cloud.Location) int64 {
+	for _, p := range prices {
+		if p.Location == in.Name {
+			return p.IncludedTraffic
+		}
+	}
+	return 0
 }
 
 func encodeLocationPrices(prices []cloud.LocationPrice) []locationPriceJSON {

@@ -98,7 +98,7 @@ func (shownActions) Len(st *cloud.State) int { return st.Actions.Len() }
 func (shownActions) All(st *cloud.State, now time.Time) iter.Seq2[int64, json.RawMessage] {
 	return func(yield func(int64, json.RawMessage) bool) {
 		for e := range st.Actions.Entries() {
-			if !yield(e.Value.ID, collect(func(b []byte) []byte { return appendAction(b, e, now) })) {
+			if !yield(e.Value.ID, collect(func(b []byte) []byte { return appendEntry(b, e, now) })) {
 				return
 			}
 		}
@@ -110,5 +110,5 @@ func (shownActions) Append(b []byte, st *cloud.State, id int64, now time.Time) [
 	if !ok {
 		return b
 	}
-	return appendAction(b, e, now)
+	return appendEntry(b, e, now)
 }

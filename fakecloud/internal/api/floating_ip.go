@@ -42,7 +42,7 @@ func floatingIPRoutes() []Route {
 	), []Route{
 		floatingIPs.action("assign", withIDAndBody(kind, assignFloatingIP)),
 		floatingIPs.action("unassign", startedOn(kind, cloud.Project.UnassignFloatingIP)),
-		floatingIPs.action("change_dns_ptr", withIDAndBody(kind, changeFloatingIPDNSPtr)),
+		floatingIPs.action("change_dns_ptr", changeDNSPtr(kind, cloud.Project.ChangeFloatingIPDNSPtr)),
 		floatingIPs.action("change_protection", setProtection(kind, cloud.Project.ChangeFloatingIPProtection)),
 	}, actionRoutesOf(floatingIPs))
 }
@@ -82,8 +82,4 @@ func assignFloatingIP(r *Request, id int64, body struct {
 	Server int64 `json:"server" check:"required,min=1"`
 }) (Response, error) {
 	return started(r.Project.AssignFloatingIP(id, body.Server))
-}
-
-func changeFloatingIPDNSPtr(r *Request, id int64, body dnsPtrRequest) (Response, error) {
-	return started(r.Project.ChangeFloatingIPDNSPtr(id, body.change()))
 }

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
@@ -131,7 +130,7 @@ func listImages(r *Request) (Response, error) {
 	now := r.api.cloud.Now()
 	var found []shownImage
 	for _, i := range st.Catalogue.Images {
-		if f.match(i) && !i.Deprecation.Retired(now) && (withDeprecated || !deprecated(i, now)) {
+		if f.match(i) && !i.Deprecation.Retired(now) && (withDeprecated || i.Deprecation == nil || now.Before(i.Deprecation.Announced)) {
 			found = append(found, shownImage{i, func() []byte { return systemImages.json(r.api, r.date, st.Catalogue, i) }})
 		}
 	}
@@ -143,10 +142,6 @@ func listImages(r *Request) (Response, error) {
 	keys = append(keys, sortKey{field: "id"})
 	slices.SortFunc(found, func(a, b shownImage) int { return compareBy(a.image, b.image, keys, images.sort) })
 	return listResponse(r, "images", p, len(found), func(i int) []byte { return found[i].json() }), nil
-}
-
-func deprecated(i *cloud.Image, now time.Time) bool {
-	return i.Deprecation != nil && !now.Before(i.Deprecation.Announced)
 }
 
 func getImage(r *Request, id int64) (Response, error) {

@@ -17,19 +17,15 @@ type isoJSON struct {
 	Deprecation  *deprecationJSON `json:"deprecation"`
 }
 
-func encodeISO(i *cloud.ISO) isoJSON {
-	return isoJSON{
-		i.ID, nullable(i.Name), i.Description, i.Type, nullable(i.Architecture), encodeDeprecation(i.Deprecation),
-	}
-}
-
 // isos are the public ISOs. Not modelled: private ISOs. Hetzner's support uploads those on request.
 var isos = &staticList[cloud.ISO]{
 	singular: "iso", plural: "isos",
-	items:   func(c *cloud.Catalogue) []*cloud.ISO { return c.ISOs },
-	id:      func(i *cloud.ISO) int64 { return i.ID },
-	name:    func(i *cloud.ISO) string { return i.Name },
-	encode:  func(_ Date, i *cloud.ISO) any { return encodeISO(i) },
+	items: func(c *cloud.Catalogue) []*cloud.ISO { return c.ISOs },
+	id:    func(i *cloud.ISO) int64 { return i.ID },
+	name:  func(i *cloud.ISO) string { return i.Name },
+	encode: func(_ Date, i *cloud.ISO) any {
+		return isoJSON{i.ID, nullable(i.Name), i.Description, i.Type, nullable(i.Architecture), encodeDeprecation(i.Deprecation)}
+	},
 	retired: func(i *cloud.ISO, now time.Time) bool { return i.Deprecation.Retired(now) },
 	filter:  isoFilter,
 }
@@ -45,11 +41,8 @@ func isoFilter(q url.Values) (func(*cloud.ISO) bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(q["architecture"]) == 0 {
-		if wildcard {
-			return nil, cloud.ErrField("include_architecture_wildcard", "needs the parameter architecture")
-		}
-		return nil, nil
+	if wildcard && len(q["architecture"]) == 0 {
+		return nil, cloud.ErrField("include_architecture_wildcard", "needs the parameter architecture")
 	}
 	return func(i *cloud.ISO) bool { return arch(i.Architecture) || wildcard && i.Architecture == "" }, nil
 }

@@ -11,9 +11,6 @@ import (
 
 // marshal encodes a value of this program. This cannot fail.
 func marshal(v any) []byte {
-	if v, ok := v.(appender); ok {
-		return collect(v.appendJSON)
-	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic("api: " + err.Error())
@@ -30,9 +27,11 @@ func collect(appendTo func(b []byte) []byte) []byte {
 	return out
 }
 
-// appender appends what json.Marshal returns for it, without the cost of reflection. Only what almost every change encodes
-// has it: servers, actions and events. In the functions below, name is a member's name with the punctuation around it.
+// appender appends its JSON.
 type appender interface{ appendJSON(b []byte) []byte }
+
+// The functions below append what json.Marshal returns, without the cost of reflection. They are for what almost every change encodes:
+// servers, actions and events. name is a member's name with the punctuation around it.
 
 func appendInt[T ~int | ~int64](b []byte, name string, v T) []byte {
 	return strconv.AppendInt(append(b, name...), int64(v), 10)
@@ -52,12 +51,12 @@ func appendText[T ~string](b []byte, name string, v T) []byte {
 	return append(append(append(b, '"'), v...), '"')
 }
 
-func appendTime(b []byte, name string, v timeJSON) []byte {
+func appendTime(b []byte, name string, v time.Time) []byte {
 	b = append(b, name...)
-	if time.Time(v).IsZero() {
+	if v.IsZero() {
 		return append(b, "null"...)
 	}
-	return append(time.Time(v).UTC().AppendFormat(append(b, '"'), time.RFC3339), '"')
+	return append(v.UTC().AppendFormat(append(b, '"'), time.RFC3339), '"')
 }
 
 // appendList appends a list. item appends each of its items.

@@ -9,12 +9,34 @@ import (
 	"time"
 )
 
-// TestAppendersEncodeAsTheLibrary compares each appender with json.Marshal, for values with every field set at random, so that a field that
-// an appender forgets is noticed.
+// every has a field for each function that appends a member.
+type every struct {
+	ID     int64             `json:"id"`
+	On     bool              `json:"on"`
+	Text   string            `json:"text"`
+	Time   timeJSON          `json:"time"`
+	Addrs  []netip.Addr      `json:"addrs"`
+	IDs    []int64           `json:"ids"`
+	Labels map[string]string `json:"labels"`
+	Other  *priceJSON        `json:"other"`
+}
+
+func (e every) appendJSON(b []byte) []byte {
+	b = appendInt(b, `{"id":`, e.ID)
+	b = appendBool(b, `,"on":`, e.On)
+	b = appendText(b, `,"text":`, e.Text)
+	b = appendTime(b, `,"time":`, time.Time(e.Time))
+	b = appendList(b, `,"addrs":`, e.Addrs, appendAddr)
+	b = appendIDs(b, `,"ids":`, e.IDs)
+	b = appendLabels(b, `,"labels":`, e.Labels)
+	return append(appendNullable(b, `,"other":`, e.Other), '}')
+}
+
+// TestAppendersEncodeAsTheLibrary compares each appender with json.Marshal, for values with every field set at random.
 func TestAppendersEncodeAsTheLibrary(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for _, value := range []appender{actionJSON{}, serverJSON{}, EventJSON{}} {
+	for _, value := range []appender{every{}, EventJSON{}} {
 		for range 2000 {
 			filled := reflect.New(reflect.TypeOf(value)).Elem()
 			fill(rnd, filled)
@@ -22,7 +44,7 @@ func TestAppendersEncodeAsTheLibrary(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := marshal(filled.Interface()); string(got) != string(want) {
+			if got := collect(filled.Interface().(appender).appendJSON); string(got) != string(want) {
 				t.Fatalf("%T:\n got %s\nwant %s", value, got, want)
 			}
 		}
@@ -54,8 +76,6 @@ func fill(rnd *rand.Rand, v reflect.Value) {
 		v.SetInt(rnd.Int64N(3) * (rnd.Int64() >> rnd.IntN(63)))
 	case reflect.Uint64:
 		v.SetUint(uint64(rnd.IntN(2)) * (rnd.Uint64() >> rnd.IntN(64)))
-	case reflect.Float64:
-		v.SetFloat(rnd.Float64())
 	case reflect.Pointer:
 		if v.SetZero(); rnd.IntN(3) > 0 {
 			v.Set(reflect.New(v.Type().Elem()))

@@ -23,19 +23,19 @@ func loadBalancerRoutes() []Route {
 	), []Route{
 		{http.MethodGet, "/load_balancers/{id}/metrics", "get_load_balancer_metrics", withID(kind, getMetrics(
 			cloud.Project.LoadBalancerMetrics, "open_connections", "connections_per_second", "requests_per_second", "bandwidth"))},
-		loadBalancers.action("add_service", withIDAndBody(kind, addLoadBalancerService)),
-		loadBalancers.action("update_service", withIDAndBody(kind, updateLoadBalancerService)),
+		loadBalancers.action("add_service", onService(cloud.Project.AddLoadBalancerService)),
+		loadBalancers.action("update_service", onService(cloud.Project.UpdateLoadBalancerService)),
 		loadBalancers.action("delete_service", withIDAndBody(kind, deleteLoadBalancerService)),
-		loadBalancers.action("add_target", withIDAndBody(kind, addLoadBalancerTarget)),
-		loadBalancers.action("remove_target", withIDAndBody(kind, removeLoadBalancerTarget)),
+		loadBalancers.action("add_target", onTarget(cloud.Project.AddLoadBalancerTarget)),
+		loadBalancers.action("remove_target", onTarget(cloud.Project.RemoveLoadBalancerTarget)),
 		loadBalancers.action("attach_to_network", withIDAndBody(kind, attachLoadBalancer)),
-		loadBalancers.action("detach_from_network", withIDAndBody(kind, detachLoadBalancer)),
+		loadBalancers.action("detach_from_network", detachFromNetwork(kind, cloud.Project.DetachLoadBalancerFromNetwork)),
 		loadBalancers.action("enable_public_interface", startedOn(kind, cloud.Project.EnableLoadBalancerPublicInterface)),
 		loadBalancers.action("disable_public_interface", startedOn(kind, cloud.Project.DisableLoadBalancerPublicInterface)),
 		loadBalancers.action("change_algorithm", withIDAndBody(kind, changeLoadBalancerAlgorithm)),
 		loadBalancers.action("change_type", withIDAndBody(kind, changeLoadBalancerType)),
 		loadBalancers.action("change_protection", changeProtection(kind, cloud.Project.ChangeLoadBalancerProtection)),
-		loadBalancers.action("change_dns_ptr", withIDAndBody(kind, changeLoadBalancerDNSPtr)),
+		loadBalancers.action("change_dns_ptr", changeDNSPtr(kind, cloud.Project.ChangeLoadBalancerDNSPtr)),
 	}, actionRoutesOf(loadBalancers))
 }
 

@@ -64,12 +64,11 @@ func (s serviceRequest) input() cloud.ServiceInput {
 	return in
 }
 
-func addLoadBalancerService(r *Request, id int64, body serviceRequest) (Response, error) {
-	return started(r.Project.AddLoadBalancerService(id, body.input()))
-}
-
-func updateLoadBalancerService(r *Request, id int64, body serviceRequest) (Response, error) {
-	return started(r.Project.UpdateLoadBalancerService(id, body.input()))
+// onService answers an action that takes a service.
+func onService(do func(cloud.Project, int64, cloud.ServiceInput) (int64, *cloud.State, error)) handler {
+	return withIDAndBody(cloud.KindLoadBalancer, func(r *Request, id int64, body serviceRequest) (Response, error) {
+		return started(do(r.Project, id, body.input()))
+	})
 }
 
 func deleteLoadBalancerService(r *Request, id int64, body struct {
@@ -107,12 +106,11 @@ func (t targetRequest) input() cloud.TargetInput {
 	return in
 }
 
-func addLoadBalancerTarget(r *Request, id int64, body targetRequest) (Response, error) {
-	return started(r.Project.AddLoadBalancerTarget(id, body.input()))
-}
-
-func removeLoadBalancerTarget(r *Request, id int64, body targetRequest) (Response, error) {
-	return started(r.Project.RemoveLoadBalancerTarget(id, body.input()))
+// onTarget answers an action that takes a target.
+func onTarget(do func(cloud.Project, int64, cloud.TargetInput) (int64, *cloud.State, error)) handler {
+	return withIDAndBody(cloud.KindLoadBalancer, func(r *Request, id int64, body targetRequest) (Response, error) {
+		return started(do(r.Project, id, body.input()))
+	})
 }
 
 func attachLoadBalancer(r *Request, id int64, body struct {
@@ -123,12 +121,6 @@ func attachLoadBalancer(r *Request, id int64, body struct {
 	return started(r.Project.AttachLoadBalancerToNetwork(id, cloud.AttachLoadBalancer(body)))
 }
 
-func detachLoadBalancer(r *Request, id int64, body struct {
-	Network int64 `json:"network" check:"required,min=1"`
-}) (Response, error) {
-	return started(r.Project.DetachLoadBalancerFromNetwork(id, body.Network))
-}
-
 func changeLoadBalancerAlgorithm(r *Request, id int64, body algorithmJSON) (Response, error) {
 	return started(r.Project.ChangeLoadBalancerAlgorithm(id, body.Type))
 }
@@ -137,8 +129,4 @@ func changeLoadBalancerType(r *Request, id int64, body struct {
 	Type bind.IDOrName `json:"load_balancer_type" check:"required"`
 }) (Response, error) {
 	return started(r.Project.ChangeLoadBalancerType(id, string(body.Type)))
-}
-
-func changeLoadBalancerDNSPtr(r *Request, id int64, body dnsPtrRequest) (Response, error) {
-	return started(r.Project.ChangeLoadBalancerDNSPtr(id, body.change()))
 }

@@ -138,6 +138,7 @@ func encodeLoadBalancer(d Date, st *cloud.State, lb *cloud.LoadBalancer) any {
 		PrivateNet: []loadBalancerNetJSON{}, Location: encodeLocation(lb.Location), Type: encodeLoadBalancerType(lb.Type),
 		Protection: protectionJSON{lb.DeleteProtection}, Labels: lb.Labels, Created: timeJSON(lb.Created),
 		Services: []serviceJSON{}, Targets: []any{}, Algorithm: algorithmJSON{lb.Algorithm},
+		IncludedTraffic: includedTraffic(lb.Type.Prices, lb.Location),
 	}
 	for _, n := range lb.PrivateNets {
 		out.PrivateNet = append(out.PrivateNet, loadBalancerNetJSON{n.Network, n.IP.String()})
@@ -150,11 +151,6 @@ func encodeLoadBalancer(d Date, st *cloud.State, lb *cloud.LoadBalancer) any {
 	}
 	if t := lb.Traffic; t != nil {
 		out.IngoingTraffic, out.OutgoingTraffic = &t.In, &t.Out
-	}
-	for _, p := range lb.Type.Prices {
-		if p.Location == lb.Location.Name {
-			out.IncludedTraffic = p.IncludedTraffic
-		}
 	}
 	return out
 }

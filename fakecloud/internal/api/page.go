@@ -22,11 +22,8 @@ const (
 
 type page struct{ number, size int }
 
-// parsePage reads page and per_page.
-func parsePage(q url.Values) (page, error) { return parsePageUpTo(q, MaxPerPage) }
-
-// parsePageUpTo is parsePage with another largest size.
-func parsePageUpTo(q url.Values, most int) (page, error) {
+// parsePage reads page and per_page, up to most.
+func parsePage(q url.Values, most int) (page, error) {
 	p := page{1, DefaultPerPage}
 	for _, f := range []struct {
 		name string
@@ -156,25 +153,19 @@ type sortKey struct {
 	desc  bool
 }
 
-// parseSort reads the sort parameters. There may be several. allowed reports whether the list can be sorted by a field.
-func parseSort(q url.Values, allowed func(string) bool) ([]sortKey, error) {
-	var keys []sortKey
+// pageAndOrder reads page, per_page up to most, and the sort parameters, with the orders of a list. There may be several of the latter.
+func pageAndOrder[F any](q url.Values, most int, orders map[string]F) (p page, keys []sortKey, err error) {
+	if p, err = parsePage(q, most); err != nil {
+		return p, nil, err
+	}
 	for _, s := range q["sort"] {
 		field, dir, _ := strings.Cut(s, ":")
-		if !allowed(field) || dir != "" && dir != "asc" && dir != "desc" {
-			return nil, cloud.ErrField("sort", fmt.Sprintf("%q is not a sort order of this list", s))
+		if _, ok := orders[field]; !ok || dir != "" && dir != "asc" && dir != "desc" {
+			return p, nil, cloud.ErrField("sort", fmt.Sprintf("%q is not a sort order of this list", s))
 		}
 		keys = append(keys, sortKey{field, dir == "desc"})
 	}
-	return keys, nil
-}
-
-// pageAndOrder reads page, per_page up to most, and sort, with the orders of a list.
-func pageAndOrder[F any](q url.Values, most int, orders map[string]F) (p page, keys []sortKey, err error) {
-	if p, err = parsePageUpTo(q, most); err == nil {
-		keys, err = parseSort(q, func(f string) bool { _, ok := orders[f]; return ok })
-	}
-	return p, keys, err
+	return p, keys, nil
 }
 
 // sortEntries sorts by several keys. Entries that are equal in all keys stay in the order of ids.

@@ -104,7 +104,7 @@ func primaryIPRoutes() []Route {
 	), []Route{
 		primaryIPs.action("assign", withIDAndBody(kind, assignPrimaryIP)),
 		primaryIPs.action("unassign", startedOn(kind, cloud.Project.UnassignPrimaryIP)),
-		primaryIPs.action("change_dns_ptr", withIDAndBody(kind, changePrimaryIPDNSPtr)),
+		primaryIPs.action("change_dns_ptr", changeDNSPtr(kind, cloud.Project.ChangePrimaryIPDNSPtr)),
 		primaryIPs.action("change_protection", setProtection(kind, cloud.Project.ChangePrimaryIPProtection)),
 	}, actionRoutesOf(primaryIPs))
 }
@@ -157,8 +157,4 @@ func assignPrimaryIP(r *Request, id int64, body struct {
 	AssigneeID   int64  `json:"assignee_id" check:"required,min=1"`
 }) (Response, error) {
 	return started(r.Project.AssignPrimaryIP(id, body.AssigneeID))
-}
-
-func changePrimaryIPDNSPtr(r *Request, id int64, body dnsPtrRequest) (Response, error) {
-	return started(r.Project.ChangePrimaryIPDNSPtr(id, body.change()))
 }

@@ -188,7 +188,7 @@ type timeJSON time.Time
 
 // MarshalJSON implements json.Marshaler. The zero time is null.
 func (t timeJSON) MarshalJSON() ([]byte, error) {
-	return appendTime(nil, "", t), nil
+	return appendTime(nil, "", time.Time(t)), nil
 }
 
 // nullable returns nil, encoded as null, for a zero value.

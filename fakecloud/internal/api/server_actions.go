@@ -6,6 +6,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // serverActionRoutes are the actions of a server.
@@ -26,14 +27,14 @@ func serverActionRoutes() []Route {
 		servers.action("rebuild", withIDAndBody(kind, rebuildServer)),
 		servers.action("change_type", withIDAndBody(kind, changeServerType)),
 		servers.action("change_protection", withIDAndBody(kind, changeServerProtection)),
-		servers.action("change_dns_ptr", withIDAndBody(kind, changeServerDNSPtr)),
+		servers.action("change_dns_ptr", changeDNSPtr(kind, cloud.Project.ChangeServerDNSPtr)),
 		servers.action("attach_iso", withIDAndBody(kind, attachServerISO)),
 		servers.action("detach_iso", startedOn(kind, cloud.Project.DetachServerISO)),
 		servers.action("request_console", withID(kind, requestServerConsole)),
 		servers.action("add_to_placement_group", withIDAndBody(kind, addServerToPlacementGroup)),
 		servers.action("remove_from_placement_group", startedOn(kind, cloud.Project.RemoveServerFromPlacementGroup)),
 		servers.action("attach_to_network", withIDAndBody(kind, attachServerToNetwork)),
-		servers.action("detach_from_network", withIDAndBody(kind, detachServerFromNetwork)),
+		servers.action("detach_from_network", detachFromNetwork(kind, cloud.Project.DetachServerFromNetwork)),
 		servers.action("change_alias_ips", withIDAndBody(kind, changeServerAliasIPs)),
 	}
 }
@@ -95,18 +96,14 @@ func changeServerProtection(r *Request, id int64, body struct {
 	return started(r.Project.ChangeServerProtection(id, body.Delete, body.Rebuild))
 }
 
-// dnsPtrRequest is the body of the actions change_dns_ptr. An absent dns_ptr counts as null: the default again.
-type dnsPtrRequest struct {
-	IP     netip.Addr `json:"ip" check:"required"`
-	DNSPtr *string    `json:"dns_ptr"`
-}
-
-func (b dnsPtrRequest) change() cloud.ChangeDNSPtr {
-	return cloud.ChangeDNSPtr{IP: b.IP, Ptr: b.DNSPtr}
-}
-
-func changeServerDNSPtr(r *Request, id int64, body dnsPtrRequest) (Response, error) {
-	return started(r.Project.ChangeServerDNSPtr(id, body.change()))
+// changeDNSPtr answers the actions change_dns_ptr. An absent dns_ptr counts as null: the default again.
+func changeDNSPtr(kind store.Kind, do func(cloud.Project, int64, cloud.ChangeDNSPtr) (int64, *cloud.State, error)) handler {
+	return withIDAndBody(kind, func(r *Request, id int64, body struct {
+		IP  netip.Addr `json:"ip" check:"required"`
+		Ptr *string    `json:"dns_ptr"`
+	}) (Response, error) {
+		return started(do(r.Project, id, cloud.ChangeDNSPtr(body)))
+	})
 }
 
 func attachServerISO(r *Request, id int64, body struct {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 func attachServerToNetwork(r *Request, id int64, body struct {
@@ -15,10 +16,13 @@ func attachServerToNetwork(r *Request, id int64, body struct {
 	return started(r.Project.AttachServerToNetwork(id, cloud.AttachServerToNetwork(body)))
 }
 
-func detachServerFromNetwork(r *Request, id int64, body struct {
-	Network int64 `json:"network" check:"required,min=1"`
-}) (Response, error) {
-	return started(r.Project.DetachServerFromNetwork(id, body.Network))
+// detachFromNetwork answers the actions detach_from_network.
+func detachFromNetwork(kind store.Kind, do func(cloud.Project, int64, int64) (int64, *cloud.State, error)) handler {
+	return withIDAndBody(kind, func(r *Request, id int64, body struct {
+		Network int64 `json:"network" check:"required,min=1"`
+	}) (Response, error) {
+		return started(do(r.Project, id, body.Network))
+	})
 }
 
 func changeServerAliasIPs(r *Request, id int64, body struct {
