@@ -457,7 +457,7 @@ func (tx *Tx) beginAction(a *Action) (d time.Duration, ends bool) {
 	if tx.handOver(a) {
 		return 0, false
 	}
-	d = tx.cloud.profile().Duration(a.Command)
+	d = tx.cloud.profile()(a.Command)
 	if o := a.plan.Outcome; o != nil {
 		if o.Hang {
 			tx.Actions.waiting.Set(follower{hanging, a.ID})

@@ -223,12 +223,8 @@ func (t *ServerType) remove(l *Location) {
 // change changes the offer in a location that has the type already. d is its deprecation; nil if it stays.
 func (t *ServerType) change(l *Location, o catalogue.Offer, d *Deprecation) {
 	in := &t.Locations[slices.IndexFunc(t.Locations, func(in ServerTypeLocation) bool { return in.Location.ID == l.ID })]
-	if o.Available != nil {
-		in.Available = *o.Available
-	}
-	if o.Recommended != nil {
-		in.Recommended = *o.Recommended
-	}
+	set(&in.Available, o.Available)
+	set(&in.Recommended, o.Recommended)
 	switch {
 	case d == nil:
 	case *d == Deprecation{}:

@@ -152,28 +152,23 @@ func (p Project) DeleteFloatingIP(id int64, unassign bool) error {
 	return err
 }
 
-// setFloatingIPServer moves a Floating IP to a server, or unassigns it if server is 0. It also updates the servers, since they show their
-// Floating IPs.
+// setFloatingIPServer moves a Floating IP to a server, or unassigns it if server is 0.
 func (tx *Tx) setFloatingIPServer(id, server int64) {
-	f, ok := tx.FloatingIPs.Get(id)
-	if !ok || f.Server == server {
-		return
+	if f, ok := tx.FloatingIPs.Get(id); ok && f.Server != server {
+		tx.showElsewhere(id, f.Server, server, func(s *Server) *[]int64 { return &s.FloatingIPs })
+		tx.FloatingIPs.Update(id, func(f *FloatingIP) { f.Server = server })
 	}
-	tx.Servers.Update(f.Server, func(s *Server) {
-		s.FloatingIPs = slices.DeleteFunc(s.FloatingIPs, func(has int64) bool { return has == id })
-	})
-	tx.FloatingIPs.Update(id, func(f *FloatingIP) { f.Server = server })
-	tx.Servers.Update(server, func(s *Server) {
-		i, _ := slices.BinarySearch(s.FloatingIPs, id)
-		s.FloatingIPs = slices.Insert(s.FloatingIPs, i, id)
-	})
 }
 
-// releaseFloatingIPs unassigns the Floating IPs of a server that is about to be deleted.
-func (tx *Tx) releaseFloatingIPs(server int64) {
-	if s, ok := tx.Servers.Get(server); ok {
-		for _, id := range slices.Clone(s.FloatingIPs) {
-			tx.setFloatingIPServer(id, 0)
-		}
-	}
+// showElsewhere moves an id from a list of one server to that of another. There is no server 0.
+func (tx *Tx) showElsewhere(id, from, to int64, in func(*Server) *[]int64) {
+	tx.Servers.Update(from, func(s *Server) {
+		ids := in(s)
+		*ids = slices.DeleteFunc(*ids, func(has int64) bool { return has == id })
+	})
+	tx.Servers.Update(to, func(s *Server) {
+		ids := in(s)
+		i, _ := slices.BinarySearch(*ids, id)
+		*ids = slices.Insert(*ids, i, id)
+	})
 }

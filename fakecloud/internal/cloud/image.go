@@ -91,9 +91,7 @@ func (p Project) UpdateImage(id int64, in UpdateImage) (*State, error) {
 			return err
 		}
 		tx.changeImage(id, func(i *Image) {
-			if in.Description != nil {
-				i.Description = *in.Description
-			}
+			set(&i.Description, in.Description)
 			if in.ToSnapshot {
 				i.Type, i.BoundTo = ImageSnapshot, 0
 			}
@@ -135,8 +133,7 @@ func (p Project) DeleteImage(id int64) error {
 		if i.DeleteProtection {
 			return ErrProtected(i.Type + " deletion is protected")
 		}
-		tx.Images.Delete(id)
-		tx.showImage(id, nil)
+		tx.deleteImage(id)
 		return nil
 	})
 	return err

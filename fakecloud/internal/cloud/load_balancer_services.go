@@ -84,9 +84,7 @@ func newService(in ServiceInput) (LoadBalancerService, []FieldError) {
 			f.add("destination_port", "is required for protocol tcp")
 		}
 	}
-	if in.ListenPort != nil {
-		s.ListenPort = *in.ListenPort
-	}
+	set(&s.ListenPort, in.ListenPort)
 	s.HealthCheck = LoadBalancerHealthCheck{
 		Protocol: defaultCheckProtocol(s.Protocol), Interval: defaultCheckInterval, Timeout: defaultCheckTimeout,
 		Retries: defaultCheckRetries,
@@ -203,41 +201,16 @@ func (f *fieldErrors) add(name, format string, args ...any) {
 	*f = append(*f, FieldError{Name: name, Messages: []string{fmt.Sprintf(format, args...)}})
 }
 
-func (f *fieldErrors) between(name string, v, lo, hi int) {
-	if v < lo || v > hi {
-		f.add(name, "must be %d to %d", lo, hi)
-	}
-}
-
-func (f *fieldErrors) length(name, v string, lo, hi int) {
-	if n := len([]rune(v)); n < lo || n > hi {
-		f.add(name, "must have %d to %d characters", lo, hi)
-	}
-}
-
 var (
 	// A cookie's name is a token (RFC 6265).
 	cookieName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 	statusCode = regexp.MustCompile(`^[0-9?*]{1,3}$`)
 )
 
-// problems checks a patched service against the ranges of the API document. It also checks that the input has
-// only fields of the service's protocol.
+// problems checks that the input has only fields of the service's protocol, and the texts of a patched service. Package api checks the lists
+// of allowed values, the ranges and the lengths of the API document.
 func (s *LoadBalancerService) problems(in ServiceInput) []FieldError {
-	var f fieldErrors
-	if !slices.Contains([]string{"tcp", "http", "https"}, s.Protocol) {
-		f.add("protocol", "must be one of tcp, http, https")
-		return f
-	}
-	if s.ListenPort != 0 || in.ListenPort != nil {
-		f.between("listen_port", s.ListenPort, 1, 65535)
-	}
-	if s.DestinationPort != 0 || in.DestinationPort != nil {
-		f.between("destination_port", s.DestinationPort, 1, 65535)
-	}
-	f = append(f, s.httpProblems(in.HTTP)...)
-	f = append(f, s.HealthCheck.problems(s.DestinationPort != 0)...)
-	return f
+	return append(s.httpProblems(in.HTTP), s.HealthCheck.problems()...)
 }
 
 func (s *LoadBalancerService) httpProblems(in *ServiceHTTPInput) []FieldError {
@@ -258,40 +231,22 @@ func (s *LoadBalancerService) httpProblems(in *ServiceHTTPInput) []FieldError {
 		return f
 	}
 	// https without certificates is allowed: TLS is passed through (API document, add_service).
-	f.length("http.cookie_name", s.HTTP.CookieName, 1, 100)
-	if s.HTTP.CookieName != "" && !cookieName.MatchString(s.HTTP.CookieName) {
+	if !cookieName.MatchString(s.HTTP.CookieName) {
 		f.add("http.cookie_name", "is not a valid name of a cookie")
 	}
-	f.between("http.cookie_lifetime", int(s.HTTP.CookieLifetime/time.Second), 30, 86400)
-	f.between("http.timeout_idle", int(s.HTTP.TimeoutIdle/time.Second), 30, 300)
 	return f
 }
 
-func (h *LoadBalancerHealthCheck) problems(portKnown bool) []FieldError {
+func (h *LoadBalancerHealthCheck) problems() []FieldError {
 	var f fieldErrors
-	if h.Protocol != "tcp" && h.Protocol != "http" {
-		f.add("health_check.protocol", "must be one of tcp, http")
-	}
-	if h.Port != 0 || portKnown {
-		f.between("health_check.port", h.Port, 1, 65535)
-	}
-	f.between("health_check.interval", int(h.Interval/time.Second), 3, 60)
-	f.between("health_check.timeout", int(h.Timeout/time.Second), 1, 60)
-	f.between("health_check.retries", h.Retries, 1, 5)
 	if h.HTTP == nil {
 		return f
 	}
-	f.length("health_check.http.domain", h.HTTP.Domain, 0, 128)
 	if strings.ContainsAny(h.HTTP.Domain, " %\\") {
 		f.add("health_check.http.domain", "must not contain spaces, percent or backslash symbols")
 	}
-	f.length("health_check.http.path", h.HTTP.Path, 1, 256)
 	if strings.Contains(h.HTTP.Path, " ") {
 		f.add("health_check.http.path", "must not contain spaces, use percent-encoding instead")
-	}
-	f.length("health_check.http.response", h.HTTP.Response, 0, 256)
-	if len(h.HTTP.StatusCodes) > 20 {
-		f.add("health_check.http.status_codes", "must have at most 20 items")
 	}
 	for i, c := range h.HTTP.StatusCodes {
 		if !statusCode.MatchString(c) {

@@ -52,10 +52,8 @@ func (lb *LoadBalancer) addTarget(st *State, c *Cloud, in TargetInput, prefix st
 		err = lb.serverTarget(st, in, &t, prefix)
 	case "label_selector":
 		err = lb.selectorTarget(in, &t, prefix)
-	case "ip":
-		err = lb.ipTarget(st, c, in, &t, prefix)
 	default:
-		err = ErrField(prefix+"type", "must be one of server, label_selector, ip")
+		err = lb.ipTarget(st, c, in, &t, prefix)
 	}
 	if err != nil {
 		return err
@@ -126,8 +124,6 @@ func (lb *LoadBalancer) selectorTarget(in TargetInput, t *LoadBalancerTarget, pr
 		return ErrField(field, err.Error())
 	case selector.Empty():
 		return ErrField(field, "must not be empty")
-	case len([]rune(in.Selector)) > 1000:
-		return ErrField(field, "must have at most 1000 characters")
 	case in.UsePrivateIP && lb.network() == 0:
 		return errNotAttached()
 	case !in.UsePrivateIP && !lb.PublicEnabled:

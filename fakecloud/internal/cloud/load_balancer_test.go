@@ -216,7 +216,7 @@ func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 		"two places":                {func(in *CreateLoadBalancer) { in.NetworkZone = "eu-central" }, "location"},
 		"unknown network":           {func(in *CreateLoadBalancer) { in.Network = 5 }, "network"},
 		"network of another zone":   {func(in *CreateLoadBalancer) { in.Network, in.Location = n.ID, "ash" }, "no_subnet_available"},
-		"a bad service": {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(0, 2)} },
+		"a bad service": {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), {Protocol: new("tcp")}} },
 			"services.1.listen_port"},
 		"too many services": {func(in *CreateLoadBalancer) {
 			in.Type, in.Services = "1", []ServiceInput{tcp(1, 1), tcp(2, 1), tcp(3, 1)}

@@ -68,9 +68,7 @@ func setMeta[T store.Object[T]](t *store.Table[T], id int64, in UpdateResource) 
 	}
 	t.Update(id, func(v T) {
 		m := v.Header()
-		if in.Name != nil {
-			m.Name = *in.Name
-		}
+		set(&m.Name, in.Name)
 		if in.Labels != nil {
 			m.Labels = labelsOrNone(in.Labels)
 		}

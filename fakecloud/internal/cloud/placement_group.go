@@ -56,9 +56,6 @@ type CreatePlacementGroup struct {
 func (p Project) CreatePlacementGroup(in CreatePlacementGroup) (*PlacementGroup, *State, error) {
 	var g *PlacementGroup
 	st, err := p.update(func(tx *Tx) error {
-		if in.Type != "spread" {
-			return ErrField("type", "must be spread")
-		}
 		if err := checkNew(tx, &tx.PlacementGroups, in.Name, in.Labels); err != nil {
 			return err
 		}

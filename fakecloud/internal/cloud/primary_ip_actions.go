@@ -5,17 +5,10 @@ import "fmt"
 // assignPrimaryIP assigns an unassigned address to a server or load balancer. It updates a server, too; the
 // caller updates a load balancer.
 func (tx *Tx) assignPrimaryIP(ip *PrimaryIP, to Ref) {
-	tx.linkPrimaryIP(ip, to)
-	if to.Kind == KindServer {
-		tx.followServer(to.ID)
-	}
-}
-
-// linkPrimaryIP is assignPrimaryIP for a new server; refreshTargets must follow.
-func (tx *Tx) linkPrimaryIP(ip *PrimaryIP, to Ref) {
 	tx.PrimaryIPs.Update(ip.ID, func(p *PrimaryIP) { p.Assignee = to })
 	if to.Kind == KindServer {
-		tx.setServerIP(to.ID, ip.Type, ip.ID)
+		tx.Servers.Update(to.ID, func(s *Server) { s.setPrimaryIP(ip.Type, ip.ID) })
+		tx.followServer(to.ID)
 	}
 }
 
@@ -27,13 +20,9 @@ func (tx *Tx) unassignPrimaryIP(id int64) {
 	}
 	tx.PrimaryIPs.Update(id, func(p *PrimaryIP) { p.Assignee = Ref{} })
 	if ip.Assignee.Kind == KindServer {
-		tx.setServerIP(ip.Assignee.ID, ip.Type, 0)
+		tx.Servers.Update(ip.Assignee.ID, func(s *Server) { s.setPrimaryIP(ip.Type, 0) })
 		tx.followServer(ip.Assignee.ID)
 	}
-}
-
-func (tx *Tx) setServerIP(server int64, t IPType, ip int64) {
-	tx.Servers.Update(server, func(s *Server) { s.setPrimaryIP(t, ip) })
 }
 
 func (s *Server) setPrimaryIP(t IPType, ip int64) {

@@ -7,27 +7,19 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// Profile says how long an action takes.
-type Profile interface {
-	// Duration returns the time that an action with this command takes. With 0, the action ends before
-	// the request is answered.
-	Duration(command string) time.Duration
-}
-
-type profileFunc func(string) time.Duration
-
-func (f profileFunc) Duration(command string) time.Duration { return f(command) }
+// Profile returns how long an action with a command takes. With 0, the action ends before the request is answered.
+type Profile func(command string) time.Duration
 
 // ProfileInstant ends every action at once.
-var ProfileInstant Profile = profileFunc(func(string) time.Duration { return 0 })
+var ProfileInstant = ProfileFixed(0)
 
 // ProfileFixed makes every action take the same time.
 func ProfileFixed(d time.Duration) Profile {
-	return profileFunc(func(string) time.Duration { return d })
+	return func(string) time.Duration { return d }
 }
 
 // ProfileRealistic makes actions take about as long as in the real cloud: see commands.
-var ProfileRealistic Profile = profileFunc(func(command string) time.Duration {
+func ProfileRealistic(command string) time.Duration {
 	if command == guestShutdown {
 		return 5 * time.Second
 	}
@@ -35,7 +27,7 @@ var ProfileRealistic Profile = profileFunc(func(command string) time.Duration {
 		return c.usual
 	}
 	return time.Second
-})
+}
 
 // ParseProfile reads "instant", "realistic" or a duration such as "250ms".
 func ParseProfile(s string) (Profile, error) {

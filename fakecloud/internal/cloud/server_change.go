@@ -143,9 +143,7 @@ func (e rebuild) end(tx *Tx) {
 	image, _ := tx.Image(e.Image)
 	tx.Servers.Update(e.Server, func(s *Server) {
 		s.Image = image
-		if e.UserData != nil {
-			s.UserData = *e.UserData
-		}
+		set(&s.UserData, e.UserData)
 	})
 	tx.startIfPossible(e.Server)
 }
@@ -153,9 +151,7 @@ func (e rebuild) end(tx *Tx) {
 func (e rebuild) amend(st *State, m *hypervisor.Guest) {
 	image, _ := st.Image(e.Image)
 	setGuestImage(m, image)
-	if e.UserData != nil {
-		m.UserData = *e.UserData
-	}
+	set(&m.UserData, e.UserData)
 }
 
 // ChangeServerProtection sets the protections against deletion and rebuild; nil changes nothing. Both must

@@ -1,5 +1,7 @@
 package cloud
 
+import "slices"
+
 // DeleteServer deletes a server with its backups and its auto-delete Primary IPs. It leaves its networks, load
 // balancers and placement group. Other Primary IPs, Floating IPs and volumes stay and are unassigned. Snapshots stay.
 // The server is deleting while the action runs.
@@ -28,8 +30,12 @@ func (tx *Tx) removeServer(id int64) {
 	tx.leaveAllNetworks(ref)
 	tx.leavePlacementGroup(id)
 	tx.releasePrimaryIPs(ref)
-	tx.releaseFloatingIPs(id)
-	tx.releaseVolumes(id)
+	for _, f := range slices.Clone(s.FloatingIPs) {
+		tx.setFloatingIPServer(f, 0)
+	}
+	for _, v := range slices.Clone(s.Volumes) {
+		tx.setVolumeServer(v, 0)
+	}
 	tx.deleteBackups(id)
 	tx.leaveFirewalls(id)
 	tx.Servers.Delete(id)

@@ -30,8 +30,6 @@ func NewMetricRange(start, end time.Time, step time.Duration) (MetricRange, erro
 	switch {
 	case span <= 0:
 		return MetricRange{}, ErrField("end", "must be after start")
-	case step < 0:
-		return MetricRange{}, ErrField("step", "must be a positive number of seconds")
 	case step == 0:
 		step = minStep(span, DefaultMetricSamples)
 	default:

@@ -102,7 +102,7 @@ func (e shutdown) end(tx *Tx) {
 // guestShutsDown sets a stopping server to off after the duration of a guest's shutdown.
 func (tx *Tx) guestShutsDown(id int64) {
 	s, _ := tx.Servers.Get(id)
-	tx.schedule(tx.cloud.profile().Duration(guestShutdown), guestOff{id, s.epoch})
+	tx.schedule(tx.cloud.profile()(guestShutdown), guestOff{id, s.epoch})
 }
 
 type guestOff struct {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
@@ -213,27 +212,10 @@ func (p Project) DeleteVolume(id int64) error {
 	return err
 }
 
-// setVolumeServer attaches a volume to a server, or detaches it if server is 0. It also updates the servers, since they show their volumes.
+// setVolumeServer attaches a volume to a server, or detaches it if server is 0.
 func (tx *Tx) setVolumeServer(id, server int64) {
-	v, ok := tx.Volumes.Get(id)
-	if !ok || v.Server == server {
-		return
-	}
-	tx.Servers.Update(v.Server, func(s *Server) {
-		s.Volumes = slices.DeleteFunc(s.Volumes, func(has int64) bool { return has == id })
-	})
-	tx.Volumes.Update(id, func(v *Volume) { v.Server = server })
-	tx.Servers.Update(server, func(s *Server) {
-		i, _ := slices.BinarySearch(s.Volumes, id)
-		s.Volumes = slices.Insert(s.Volumes, i, id)
-	})
-}
-
-// releaseVolumes detaches the volumes of a server that is about to be deleted.
-func (tx *Tx) releaseVolumes(server int64) {
-	if s, ok := tx.Servers.Get(server); ok {
-		for _, id := range slices.Clone(s.Volumes) {
-			tx.setVolumeServer(id, 0)
-		}
+	if v, ok := tx.Volumes.Get(id); ok && v.Server != server {
+		tx.showElsewhere(id, v.Server, server, func(s *Server) *[]int64 { return &s.Volumes })
+		tx.Volumes.Update(id, func(v *Volume) { v.Server = server })
 	}
 }

@@ -307,9 +307,7 @@ func (e zoneRemoval) end(tx *Tx) { tx.Zones.Delete(e.Zone) }
 // ChangeZoneProtection sets the delete protection; nil changes nothing. Errors: not_found, locked.
 func (p Project) ChangeZoneProtection(idOrName string, protect *bool) (int64, *State, error) {
 	return p.onZone(idOrName, "change_protection", func(_ *Tx, z *Zone) error {
-		if protect != nil {
-			z.DeleteProtection = *protect
-		}
+		set(&z.DeleteProtection, protect)
 		return nil
 	})
 }

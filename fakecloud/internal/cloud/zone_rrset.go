@@ -243,9 +243,6 @@ func (p Project) UpdateRecords(zone, name, kind string, records []dns.Record) (i
 
 // eachKnown calls do for the records, with their number in the set. The records must be distinct and in the set.
 func eachKnown(s *RRSet, records []dns.Record, do func(int, dns.Record)) error {
-	if len(records) == 0 || len(records) > dns.MaxRecords {
-		return ErrField("records", fmt.Sprintf("must have between 1 and %d items", dns.MaxRecords))
-	}
 	given := make(map[string]bool)
 	for n, r := range records {
 		value, _ := dns.Canonical(s.Type, r.Value)
