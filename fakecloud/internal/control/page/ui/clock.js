@@ -45,7 +45,8 @@ export function clock(main) {
     h('section', {}, h('h3', {}, 'State'), h('p', {class: 'tools'}, h('a', {class: 'button', href: 'snapshot', download: 'cloud.snapshot'}, 'Save a snapshot'),
       labelled('Load a snapshot', h('input', {type: 'file', onchange: load})),
       button('Make a copy', () => act(async () => { await ask('POST', 'fork', {}); await read(); }, 'the copy is made')),
-      button('Reset the cloud', () => reset()))), h('section', {}, h('h3', {}, 'Copies'), forks));
+      button('Reset the cloud', () => confirm('Remove all resources, fault rules and scenarios, and empty the journal?') &&
+        act(() => ask('POST', 'reset', {}), 'the cloud is empty')))), h('section', {}, h('h3', {}, 'Copies'), forks));
 
   async function load(event) {
     const file = event.target.files[0];
@@ -56,11 +57,6 @@ export function clock(main) {
       if (!resp.ok) throw new Error((await resp.json()).error);
       await readClock();
     }, `${file.name} is loaded`);
-  }
-
-  function reset() {
-    if (!confirm('Remove all resources, fault rules and scenarios, and empty the journal?')) return undefined;
-    return act(() => ask('POST', 'reset', {}), 'the cloud is empty');
   }
 
   async function read() {

@@ -31,25 +31,21 @@ const columns = {
 
 /** health counts the targets of a load balancer that are healthy on all ports, and says of each how it is and, if it is not healthy, why. */
 export function health(lb) {
-  let total = 0, healthy = 0, unhealthy = 0;
-  const byServer = new Map();
-  const count = targets => {
-    for (const t of targets ?? []) {
-      if (t.type === 'label_selector') { count(t.targets); continue; }
-      const ports = t.health_status ?? [], bad = ports.find(s => s.status === 'unhealthy');
-      let status = bad ? 'unhealthy' : ports.length && ports.every(s => s.status === 'healthy') ? 'healthy' : 'unknown';
-      let why = bad ? [words(bad.detail ?? 'unhealthy'), bad.http_status_code, `on ${bad.listen_port}`].filter(Boolean).join(' ') : '';
-      total++;
-      if (bad) unhealthy++;
-      if (status === 'healthy') {
-        healthy++;
-        if (t.server && find(t.server.id) && find(t.server.id).resource.status !== 'running') [status, why] = ['degraded', 'off, not noticed yet'];
-      } else if (!bad) why = lb.services.length ? 'not checked yet' : 'no service';
-      byServer.set(t.server?.id ?? t.ip?.ip, {status, why});
-    }
-  };
-  count(lb.targets);
-  const unknown = total - healthy - unhealthy, unchecked = lb.services.length ? 'not checked yet' : 'no service';
+  let healthy = 0, unhealthy = 0;
+  const byServer = new Map(), unchecked = lb.services.length ? 'not checked yet' : 'no service';
+  const targets = (lb.targets ?? []).flatMap(t => t.type === 'label_selector' ? t.targets ?? [] : t), total = targets.length;
+  for (const t of targets) {
+    const ports = t.health_status ?? [], bad = ports.find(s => s.status === 'unhealthy');
+    let status = bad ? 'unhealthy' : ports.length && ports.every(s => s.status === 'healthy') ? 'healthy' : 'unknown';
+    let why = bad ? [words(bad.detail ?? 'unhealthy'), bad.http_status_code, `on ${bad.listen_port}`].filter(Boolean).join(' ') : '';
+    if (bad) unhealthy++;
+    if (status === 'healthy') {
+      healthy++;
+      if (t.server && find(t.server.id) && find(t.server.id).resource.status !== 'running') [status, why] = ['degraded', 'off, not noticed yet'];
+    } else if (!bad) why = unchecked;
+    byServer.set(t.server?.id ?? t.ip?.ip, {status, why});
+  }
+  const unknown = total - healthy - unhealthy;
   return {byServer, status: !unhealthy ? healthy ? 'healthy' : 'unknown' : healthy ? 'degraded' : 'unhealthy',
     text: !total ? 'no targets' : unknown === total ? unchecked : `${healthy} of ${total} healthy${unknown ? `, ${unknown} ${unchecked}` : ''}`};
 }
@@ -151,10 +147,7 @@ export function detail(panel, id) {
     const deleted = !current && cloud.live;
     item = current ?? item;
     last = current?.resource;
-    if (!item) {
-      show(body, h('p', {}, `Nothing with the id ${id} exists.`));
-      return;
-    }
+    if (!item) { show(body, h('p', {}, `Nothing with the id ${id} exists.`)); return; }
     const r = item.resource;
     const near = connections(item);
     const actions = all('action').filter(a => a.resource.resources?.some(x => x.id === id)).slice(-20).reverse();
