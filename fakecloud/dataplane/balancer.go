@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -183,10 +184,7 @@ func (lb *balancer) close() {
 	lb.spare.close()
 	lb.mu.Lock()
 	lb.closed = true
-	conns := make([]*clientConn, 0, len(lb.conns))
-	for c := range lb.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(lb.conns))
 	lb.mu.Unlock()
 	for _, c := range conns {
 		closeQuietly(c)

@@ -199,9 +199,6 @@ type Endpoint struct {
 
 func sortEndpoints(e []Endpoint) {
 	slices.SortFunc(e, func(a, b Endpoint) int {
-		if c := a.Address.Compare(b.Address); c != 0 {
-			return c
-		}
-		return int(a.Port) - int(b.Port)
+		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Port, b.Port))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -85,9 +86,7 @@ type Engine struct {
 
 // New starts an engine without load balancers. The caller must call Close.
 func New(opts Options) *Engine {
-	if opts.Binder == nil {
-		opts.Binder = &LoopbackBinder{}
-	}
+	opts.Binder = cmp.Or[Binder](opts.Binder, &LoopbackBinder{})
 	if opts.Resolver == nil {
 		opts.Resolver = func(t Target, port uint16) (string, error) {
 			if !t.Address.IsValid() {
@@ -99,12 +98,8 @@ func New(opts Options) *Engine {
 	if opts.Health == nil {
 		opts.Health = func(HealthReport) {}
 	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	opts.ProxyProtocolVersion = cmp.Or(opts.ProxyProtocolVersion, defaultProxyProtocolVersion)
 	opts.ConnectTimeout = cmp.Or(opts.ConnectTimeout, defaultConnectTimeout)
 	opts.TCPIdleTimeout = cmp.Or(opts.TCPIdleTimeout, defaultTCPIdleTimeout)
@@ -141,11 +136,7 @@ func (e *Engine) keepHouse(ticker clock.Ticker) {
 func (e *Engine) snapshot() []*balancer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	lbs := make([]*balancer, 0, len(e.lbs))
-	for _, lb := range e.lbs {
-		lbs = append(lbs, lb)
-	}
-	return lbs
+	return slices.Collect(maps.Values(e.lbs))
 }
 
 // Apply creates or changes the load balancer want.ID so that it has the state want. Connections of

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -111,12 +112,7 @@ func writeFields(w *bufio.Writer, h http.Header, chunked bool, trailer http.Head
 		_, _ = w.WriteString("Transfer-Encoding: chunked\r\n")
 	}
 	if len(trailer) > 0 { // net/http has moved this field
-		names := make([]string, 0, len(trailer))
-		for name := range trailer {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		_, _ = w.WriteString("Trailer: " + strings.Join(names, ", ") + "\r\n")
+		_, _ = w.WriteString("Trailer: " + strings.Join(slices.Sorted(maps.Keys(trailer)), ", ") + "\r\n")
 	}
 	_ = h.Write(w)
 	_, _ = w.WriteString("\r\n")

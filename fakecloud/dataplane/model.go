@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -255,40 +256,22 @@ func (s Service) prepare() (*serviceConf, error) {
 }
 
 func (h *HTTPConfig) fillDefaults() {
-	if h.CookieName == "" {
-		h.CookieName = defaultCookieName
-	}
-	if h.CookieLifetime <= 0 {
-		h.CookieLifetime = defaultCookieLifetime
-	}
-	if h.TimeoutIdle <= 0 {
-		h.TimeoutIdle = defaultIdleTimeout
-	}
+	h.CookieName = cmp.Or(h.CookieName, defaultCookieName)
+	h.CookieLifetime = cmp.Or(max(h.CookieLifetime, 0), defaultCookieLifetime)
+	h.TimeoutIdle = cmp.Or(max(h.TimeoutIdle, 0), defaultIdleTimeout)
 }
 
 // prepare checks hc and fills in the defaults.
 func (hc *HealthCheck) prepare(destinationPort uint16) error {
 	var errs []error
-	if hc.Port == 0 {
-		hc.Port = destinationPort
-	}
-	if hc.Interval <= 0 {
-		hc.Interval = defaultCheckInterval
-	}
-	if hc.Timeout <= 0 {
-		hc.Timeout = defaultCheckTimeout
-	}
-	if hc.Retries <= 0 {
-		hc.Retries = defaultCheckRetries
-	}
+	hc.Protocol, hc.Port = cmp.Or(hc.Protocol, TCP), cmp.Or(hc.Port, destinationPort)
+	hc.Interval = cmp.Or(max(hc.Interval, 0), defaultCheckInterval)
+	hc.Timeout = cmp.Or(max(hc.Timeout, 0), defaultCheckTimeout)
+	hc.Retries = cmp.Or(max(hc.Retries, 0), defaultCheckRetries)
 	switch hc.Protocol {
-	case "":
-		hc.Protocol = TCP
 	case TCP:
 	case HTTP:
-		if hc.HTTP.Path == "" {
-			hc.HTTP.Path = "/"
-		}
+		hc.HTTP.Path = cmp.Or(hc.HTTP.Path, "/")
 		if len(hc.HTTP.StatusCodes) == 0 {
 			hc.HTTP.StatusCodes = []string{"2??", "3??"}
 		}
