@@ -85,7 +85,7 @@ func (it *item) post(ctx context.Context, t Target, node *yaml.Node, refs, path 
 	if err := json.Unmarshal(answer, &out); err != nil {
 		return nil, it.errorf(node, "cannot read the API's answer: %w", err)
 	}
-	if err := t.Await(ctx, running(out)); err != nil {
+	if err := t.Await(ctx, running(answer)); err != nil {
 		return nil, it.errorf(node, "%w", err)
 	}
 	return out, nil
@@ -187,21 +187,19 @@ func createdID(answer map[string]json.RawMessage) (int64, bool) {
 }
 
 // running returns the ids of the actions in an answer.
-func running(answer map[string]json.RawMessage) []int64 {
+func running(answer []byte) (ids []int64) {
 	type action struct {
 		ID int64 `json:"id"`
 	}
-	var ids []int64
-	var one action
-	if json.Unmarshal(answer["action"], &one) == nil && one.ID != 0 {
-		ids = append(ids, one.ID)
+	var all struct {
+		Action      action   `json:"action"`
+		Actions     []action `json:"actions"`
+		NextActions []action `json:"next_actions"`
 	}
-	for _, key := range []string{"actions", "next_actions"} {
-		var many []action
-		if json.Unmarshal(answer[key], &many) == nil {
-			for _, a := range many {
-				ids = append(ids, a.ID)
-			}
+	_ = json.Unmarshal(answer, &all) // post has read it
+	for _, a := range slices.Concat([]action{all.Action}, all.Actions, all.NextActions) {
+		if a.ID != 0 {
+			ids = append(ids, a.ID)
 		}
 	}
 	return ids
