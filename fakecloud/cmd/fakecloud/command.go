@@ -106,7 +106,7 @@ failed, and 130 after an interrupt.`,
 	cmd.AddCommand(newHealthCommand(), newJournalCommand(), newStepCommand(), newSpeedCommand(), newFaultCommand())
 	cmd.AddCommand(newScenarioCommand(), newResetCommand(), newSnapshotCommand())
 	cmd.AddCommand(newLogsCommand(), newUICommand(), newDoctorCommand(lookup), newVersionCommand())
-	cmd.AddCommand(newRecordCommands()...)
+	cmd.AddCommand(newRecordCommand(), newVerifyCommand())
 	addHelp(cmd)
 	return cmd
 }

@@ -20,11 +20,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/recording"
 )
 
-// newRecordCommands returns the commands that record an API, and compare the simulation with a recording.
-func newRecordCommands() []*cobra.Command {
-	return []*cobra.Command{newRecordCommand(), newVerifyCommand()}
-}
-
 func newRecordCommand() *cobra.Command {
 	var target, listen, dir string
 	cmd := &cobra.Command{
@@ -70,10 +65,6 @@ func parseTarget(target string) (*url.URL, error) {
 
 // recordAPI passes requests on until the context is done.
 func recordAPI(ctx context.Context, target *url.URL, listen, dir string, out io.Writer, log *slog.Logger) error {
-	names, err := recording.CatalogueNames(ctx)
-	if err != nil {
-		return err
-	}
 	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w; name another address (port 0 is any free port)", err)
@@ -83,7 +74,7 @@ func recordAPI(ctx context.Context, target *url.URL, listen, dir string, out io.
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	recorder, err := recording.NewRecorder(file, recording.Options{Target: target, Catalogue: names, Logger: log})
+	recorder, err := recording.NewRecorder(file, recording.Options{Target: target, Catalogue: recording.CatalogueNames(), Logger: log})
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}

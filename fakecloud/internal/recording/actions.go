@@ -28,13 +28,11 @@ func sightings(body json.RawMessage) []sighting {
 		if !ok || status == "" {
 			return
 		}
-		failure, _ := o["error"].(map[string]any)
-		code, _ := failure["code"].(string)
+		code, _ := at(o, "error", "code").(string)
 		command, _ := o["command"].(string)
 		all = append(all, sighting{id, command, status, code})
 	}
-	v, _ := decode(body)
-	members, _ := v.(map[string]any)
+	members := membersOf(body)
 	add(members["action"])
 	for _, name := range []string{"actions", "next_actions"} {
 		list, _ := members[name].([]any)
@@ -99,23 +97,13 @@ func (l *actionLives) fate(e *Exchange) string {
 	return ""
 }
 
-// end is how an action of the simulation is.
-type end struct {
-	Action struct {
-		Status string `json:"status"`
-		Error  *struct {
-			Code string `json:"code"`
-		} `json:"error"`
-	} `json:"action"`
-}
-
 // look returns the state of an action of the simulation. ok is false if the action does not exist.
-func (p *player) look(ctx context.Context, fake int64) (e end, ok bool, err error) {
+func (p *player) look(ctx context.Context, fake int64) (now sighting, ok bool, err error) {
 	a, err := p.send(ctx, http.MethodGet, fmt.Sprintf("/actions/%d", fake), "Bearer "+writeToken, "", nil)
 	if err != nil || a.status != http.StatusOK {
-		return e, false, err
+		return now, false, err
 	}
-	return e, true, json.Unmarshal(a.body, &e)
+	return sightings(a.body)[0], true, nil
 }
 
 // awaitEnds steps the clock until all actions end that a recorded answer shows as finished.
@@ -130,7 +118,7 @@ func (p *player) awaitEnds(ctx context.Context, e *Exchange) error {
 			if err != nil {
 				return err
 			}
-			if !ok || now.Action.Status != running {
+			if !ok || now.status != running {
 				break
 			}
 			if err := p.cloud.Step(ctx, step); err != nil {
@@ -159,10 +147,7 @@ func (p *player) follow(ctx context.Context, e *Exchange) error {
 		}
 		got := "gone"
 		if ok {
-			got = now.Action.Status
-			if now.Action.Error != nil {
-				got = strings.TrimSpace(got + " " + now.Action.Error.Code)
-			}
+			got = strings.TrimSpace(now.status + " " + now.error)
 		}
 		if want := strings.TrimSpace(s.status + " " + s.error); want != got {
 			p.differ(DiffAction, fmt.Sprintf("action %d", s.id), want, got)

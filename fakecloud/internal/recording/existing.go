@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
 // seedOrder has the kinds of resources that existed before a recording and can be made, each after those that it refers to.
@@ -206,12 +204,7 @@ func serverCreation(body, o map[string]any) {
 	if body["image"] == nil { // a snapshot, or an image that was deleted
 		body["image"] = "debian-13"
 	}
-	var networks []any
-	list, _ := o["private_net"].([]any)
-	for _, n := range list {
-		networks = append(networks, at(n, "network"))
-	}
-	if networks != nil {
+	if networks := each(o["private_net"], func(n any) any { return at(n, "network") }); networks != nil {
 		body["networks"] = networks
 	}
 	body["public_net"] = map[string]any{
@@ -220,12 +213,8 @@ func serverCreation(body, o map[string]any) {
 	if group := at(o, "placement_group", "id"); group != nil {
 		body["placement_group"] = group
 	}
-	firewalls, _ := at(o, "public_net", "firewalls").([]any)
-	var applied []any
-	for _, f := range firewalls {
-		applied = append(applied, map[string]any{"firewall": at(f, "id")})
-	}
-	if applied != nil {
+	firewall := func(f any) any { return map[string]any{"firewall": at(f, "id")} }
+	if applied := each(at(o, "public_net", "firewalls"), firewall); applied != nil {
 		body["firewalls"] = applied
 	}
 }
@@ -239,21 +228,27 @@ func at(v any, names ...string) any {
 	return v
 }
 
-// only returns a list of objects with the named members that are not null.
-func only(v any, names ...string) []any {
+// each returns a list of what is made of the entries of another one; nil for none.
+func each(v any, entry func(any) any) (out []any) {
 	list, _ := v.([]any)
-	out := []any{}
-	for _, entry := range list {
-		o, _ := entry.(map[string]any)
-		kept := map[string]any{}
-		for _, name := range names {
-			if o[name] != nil {
-				kept[name] = o[name]
-			}
-		}
-		out = append(out, kept)
+	for _, e := range list {
+		out = append(out, entry(e))
 	}
 	return out
+}
+
+// only returns a list of objects with the named members that are not null.
+func only(v any, names ...string) []any {
+	objects := each(v, func(entry any) any {
+		kept := map[string]any{}
+		for _, name := range names {
+			if member := at(entry, name); member != nil {
+				kept[name] = member
+			}
+		}
+		return kept
+	})
+	return append([]any{}, objects...)
 }
 
 func texts(v any) []string {
@@ -268,39 +263,22 @@ func texts(v any) []string {
 }
 
 // CatalogueNames returns the public names of the simulation's catalogue: of server types, locations, images and so on.
-func CatalogueNames(ctx context.Context) ([]string, error) {
-	cloud := fakecloud.New(fakecloud.Options{})
-	defer cloud.Close()
-	client := &http.Client{Transport: cloud.Transport()}
-	names := []string{"fsn1", "nbg1", "hel1", "ash", "hil", "sin"}
-	for list := range catalogueLists {
-		for page := 1; page > 0; {
-			url := fmt.Sprintf("http://fakecloud.invalid%s/%s?per_page=50&page=%d", api.Prefix, list, page)
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-			if err != nil {
-				return nil, err
-			}
-			req.Header.Set("Authorization", "Bearer "+cloud.Token())
-			resp, err := client.Do(req)
-			if err != nil {
-				return nil, err
-			}
-			text, err := io.ReadAll(resp.Body)
-			if err := errors.Join(err, resp.Body.Close()); err != nil {
-				return nil, err
-			}
-			members := membersOf(text)
-			entries, _ := members[list].([]any)
-			for _, entry := range entries {
-				for _, name := range []string{"name", "network_zone"} {
-					if s, ok := at(entry, name).(string); ok {
-						names = append(names, s)
-					}
-				}
-			}
-			next, _ := number(at(members["meta"], "pagination", "next_page"))
-			page = int(next)
-		}
+func CatalogueNames() []string {
+	c, names := cloud.DefaultCatalogue(), []string{"fsn1", "nbg1", "hel1", "ash", "hil", "sin"}
+	for _, l := range c.Locations {
+		names = append(names, l.Name, l.NetworkZone, l.Datacenter.Name)
 	}
-	return names, nil
+	for _, t := range c.ServerTypes {
+		names = append(names, t.Name)
+	}
+	for _, t := range c.LoadBalancerTypes {
+		names = append(names, t.Name)
+	}
+	for _, i := range c.Images {
+		names = append(names, i.Name)
+	}
+	for _, i := range c.ISOs {
+		names = append(names, i.Name)
+	}
+	return names
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -212,20 +213,14 @@ func ipv4(n uint32) netip.Addr {
 }
 
 func ipv6(network, host uint64) netip.Addr {
-	var b [16]byte
-	for i := range 8 {
-		b[i], b[8+i] = byte(network>>(56-8*i)), byte(host>>(56-8*i))
-	}
-	return netip.AddrFrom16(b)
+	b := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, network), host)
+	return netip.AddrFrom16([16]byte(b))
 }
 
 // halves returns the two halves of an IPv6 address.
 func halves(a netip.Addr) (network, host uint64) {
 	b := a.As16()
-	for i := range 8 {
-		network, host = network<<8|uint64(b[i]), host<<8|uint64(b[8+i])
-	}
-	return network, host
+	return binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
 }
 
 func (p *pseudonyms) ip(a netip.Addr) string {

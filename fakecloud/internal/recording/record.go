@@ -2,6 +2,7 @@ package recording
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,12 +70,7 @@ func NewRecorder(out io.WriteCloser, o Options) (*Recorder, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.Transport == nil {
-		o.Transport = http.DefaultTransport
-	}
+	o.Logger, o.Transport = cmp.Or(o.Logger, slog.Default()), cmp.Or(o.Transport, http.DefaultTransport)
 	r := &Recorder{now: o.Now, log: o.Logger, out: out, redactor: NewRedactor(o.Catalogue)}
 	target := "other"
 	if o.Target.Hostname() == RealHost {
@@ -95,7 +91,7 @@ func NewRecorder(out io.WriteCloser, o Options) (*Recorder, error) {
 		ErrorHandler: r.unreachable,
 		ErrorLog:     slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 	}
-	return r, r.write(encode(Header{Format: format, Version: Version, Target: target, Started: o.Now().UTC().Truncate(time.Second)}))
+	return r, r.writeLine(encode(Header{Format: format, Version: Version, Target: target, Started: o.Now().UTC().Truncate(time.Second)}))
 }
 
 // ServeHTTP implements http.Handler. Only paths below /v1 are passed on.
@@ -200,13 +196,7 @@ func (r *Recorder) record(begun start, m *Message) {
 	}
 }
 
-func (r *Recorder) write(line []byte) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.writeLine(line)
-}
-
-// writeLine writes a line at once, so that another line never comes between. The caller holds mu.
+// writeLine writes a line at once, so that another line never comes between. The caller holds mu, or has the only reference.
 func (r *Recorder) writeLine(line []byte) error {
 	_, err := r.out.Write(append(line, '\n'))
 	return err

@@ -294,7 +294,10 @@ func (r *Redactor) scalar(f *field, s string, siblings map[string]any, answer bo
 	case classHex:
 		return r.hex(s)
 	case classPath:
-		return r.pathText(s)
+		if s != "" && s != "/" {
+			return "/" + r.text(s)
+		}
+		return s
 	case classSelect:
 		return r.selector(s)
 	case classRecord:
@@ -356,13 +359,6 @@ func (r *Redactor) secret(s string, numbered bool) string {
 		}
 	}
 	return r.secrets[s]
-}
-
-func (r *Redactor) pathText(s string) string {
-	if s == "" || s == "/" {
-		return s
-	}
-	return "/" + r.text(s)
 }
 
 var selectorPart = regexp.MustCompile(`[^\s,()=!]+`)

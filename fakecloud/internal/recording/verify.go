@@ -141,13 +141,8 @@ func tokensOf(rec *Recording) map[string]string {
 }
 
 func errorCode(body json.RawMessage) string {
-	var answer struct {
-		Error struct {
-			Code string `json:"code"`
-		} `json:"error"`
-	}
-	_ = json.Unmarshal(body, &answer) // without a code, it is not an error of the API
-	return answer.Error.Code
+	code, _ := at(membersOf(body), "error", "code").(string) // without a code, it is not an error of the API
+	return code
 }
 
 // skip returns why an exchange is not replayed, or "".
@@ -220,13 +215,8 @@ func (p *player) replay(ctx context.Context, e *Exchange, tokens map[string]stri
 
 func (p *player) translator(e *Exchange) *translator {
 	t := &translator{mapping: p.mapping, keys: p.keys, unseeded: p.unseeded, refused: e.Status >= 400, domains: []string{"name.example"}}
-	var answer struct {
-		Certificate struct {
-			DomainNames []string `json:"domain_names"`
-		} `json:"certificate"`
-	}
-	if json.Unmarshal(e.Response, &answer) == nil && len(answer.Certificate.DomainNames) > 0 {
-		t.domains = answer.Certificate.DomainNames
+	if names := texts(at(membersOf(e.Response), "certificate", "domain_names")); len(names) > 0 {
+		t.domains = names
 	}
 	return t
 }

@@ -55,14 +55,11 @@ func newWorld(t *testing.T, w wrong, change ...func(*fakecloud.Options)) *world 
 	}
 	cloud := fakecloud.New(o)
 	t.Cleanup(cloud.Close)
-	names, err := CatalogueNames(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	world := &world{T: t, cloud: cloud, token: cloud.Token(), wrong: w}
 	target := &url.URL{Scheme: "http", Host: "fakecloud.invalid", Path: "/v1"}
+	var err error
 	world.rec, err = NewRecorder(&world.file, Options{
-		Target: target, Catalogue: names, Transport: lying{cloud.Transport(), w},
+		Target: target, Catalogue: CatalogueNames(), Transport: lying{cloud.Transport(), w},
 		Now: func() time.Time { now, _ := cloud.Now(t.Context()); return now },
 	})
 	if err != nil {
