@@ -59,11 +59,6 @@ func ErrForbidden(message string) *Error {
 	return &Error{Code: "forbidden", Status: 403, Message: message}
 }
 
-// ErrMaintenance is 403 maintenance.
-func ErrMaintenance() *Error {
-	return &Error{Code: "maintenance", Status: 403, Message: "cannot perform operation due to maintenance"}
-}
-
 // ErrLimitExceeded is 403 resource_limit_exceeded; limit is its name, such as "server_limit".
 func ErrLimitExceeded(limit, message string) *Error {
 	return &Error{Code: "resource_limit_exceeded", Status: 403, Message: message, Limits: []string{limit}}

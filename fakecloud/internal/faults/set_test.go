@@ -32,6 +32,18 @@ func call(method, route string) *Call {
 
 var drop = fault.Effect{Kind: fault.KindDrop}
 
+// setOf makes a set that has some rules.
+func setOf(t *testing.T, rules ...fault.Rule) *Set {
+	t.Helper()
+	s := NewSet(operations)
+	for _, r := range rules {
+		if _, err := s.Add(t.Context(), r); err != nil {
+			t.Fatalf("%+v: %v", r, err)
+		}
+	}
+	return s
+}
+
 func TestARuleSelectsRequests(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -44,23 +56,20 @@ func TestARuleSelectsRequests(t *testing.T) {
 		"route with base path": {fault.Rule{Route: "/v1/servers"}, call("GET", "/servers"), call("GET", "/servers/{id}")},
 		"beginning of a route": {fault.Rule{Route: "/servers/{id}/actions/*"}, call("POST", "/servers/{id}/actions/poweron"),
 			call("GET", "/servers/{id}")},
-		"path":     {fault.Rule{Path: "/servers/42"}, call("GET", "/servers/{id}"), call("GET", "/servers")},
-		"resource": {fault.Rule{Resource: "server"}, call("POST", "/servers/{id}/actions/poweron"), call("POST", "/networks")},
-		"writes":   {fault.Rule{Writes: true}, call("DELETE", "/servers/{id}"), call("GET", "/servers/{id}")},
-		"client":   {fault.Rule{Client: "ccm/"}, call("GET", "/servers"), &Call{Method: "GET", Client: "curl/8"}},
-		"token":    {fault.Rule{Token: "secret"}, call("GET", "/servers"), &Call{Method: "GET", Token: "other"}},
-		"project":  {fault.Rule{Project: 1}, call("GET", "/servers"), &Call{Method: "GET", Project: 2}},
+		"operation": {fault.Rule{Operation: "create_server"}, &Call{Operation: "create_server"}, &Call{Operation: "create_network"}},
+		"path":      {fault.Rule{Path: "/servers/42"}, call("GET", "/servers/{id}"), call("GET", "/servers")},
+		"resource":  {fault.Rule{Resource: "server"}, call("POST", "/servers/{id}/actions/poweron"), call("POST", "/networks")},
+		"writes":    {fault.Rule{Writes: true}, call("DELETE", "/servers/{id}"), call("GET", "/servers/{id}")},
+		"client":    {fault.Rule{Client: "ccm/"}, call("GET", "/servers"), &Call{Method: "GET", Client: "curl/8"}},
+		"token":     {fault.Rule{Token: "secret"}, call("GET", "/servers"), &Call{Method: "GET", Token: "other"}},
+		"project":   {fault.Rule{Project: 1}, call("GET", "/servers"), &Call{Method: "GET", Project: 2}},
 		"all fields": {
 			fault.Rule{Method: "POST", Route: "/servers", Resource: "server", Client: "hcloud-go", Project: 1},
 			call("POST", "/servers"), call("POST", "/networks"),
 		},
 	} {
-		s := NewSet(operations)
 		tc.rule.Effect = drop
-		if _, err := s.Add(t.Context(), tc.rule); err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		s := setOf(t, tc.rule)
 		if _, ok := s.Decide(tc.yes); !ok {
 			t.Errorf("%s: %+v is not taken", name, tc.yes)
 		}
@@ -70,40 +79,25 @@ func TestARuleSelectsRequests(t *testing.T) {
 			}
 		}
 	}
-	s := NewSet(operations)
-	if _, err := s.Add(t.Context(), fault.Rule{Operation: "create_server", Effect: drop}); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := s.Decide(&Call{Operation: "create_server"}); !ok {
-		t.Error("operation: not taken")
-	}
-	if _, ok := s.Decide(&Call{Operation: "create_network"}); ok {
-		t.Error("operation: another one is taken")
-	}
 }
 
 // taken returns which of n equal requests a rule takes, as "..x.".
 func taken(t *testing.T, r fault.Rule, n int) string {
 	t.Helper()
-	s := NewSet(operations)
 	r.Effect = drop
-	if _, err := s.Add(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	for range n {
+	s := setOf(t, r)
+	out := []byte(strings.Repeat(".", n))
+	for i := range out {
 		if _, ok := s.Decide(call("GET", "/servers")); ok {
-			out.WriteByte('x')
-		} else {
-			out.WriteByte('.')
+			out[i] = 'x'
 		}
 	}
 	all, _ := s.List(t.Context())
 	st := all[0]
-	if st.Matched != uint64(n) || st.Applied != uint64(strings.Count(out.String(), "x")) {
-		t.Errorf("%+v: matched %d, applied %d of %s", r, st.Matched, st.Applied, out.String())
+	if st.Matched != uint64(n) || st.Applied != uint64(strings.Count(string(out), "x")) {
+		t.Errorf("%+v: matched %d, applied %d of %s", r, st.Matched, st.Applied, string(out))
 	}
-	return out.String()
+	return string(out)
 }
 
 func TestARuleTakesTheNthRequests(t *testing.T) {
@@ -146,17 +140,12 @@ func TestChanceIsReproducible(t *testing.T) {
 
 func TestDelaysAddUpAndTheFirstOtherEffectWins(t *testing.T) {
 	t.Parallel()
-	s := NewSet(operations)
-	for _, r := range []fault.Rule{
+	s := setOf(t, []fault.Rule{
 		{Name: "slow", Effect: fault.Effect{Kind: fault.KindLatency, Latency: fault.Duration(time.Second)}},
 		{Name: "slower", Effect: fault.Effect{Kind: fault.KindLatency, Latency: fault.Duration(2 * time.Second), After: true}},
 		{Name: "conflict", Effect: fault.Effect{Kind: fault.KindAPIError, Code: "conflict", Latency: fault.Duration(4 * time.Second)}},
 		{Name: "never", Effect: drop},
-	} {
-		if _, err := s.Add(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-	}
+	}...)
 	d, ok := s.Decide(call("GET", "/servers"))
 	if !ok || d.Before != 5*time.Second || d.After != 2*time.Second || d.Effect.Code != "conflict" || d.Names != "slow,slower,conflict" {
 		t.Errorf("%+v", d)
@@ -206,8 +195,7 @@ func TestTheErrorOfAWrongRuleListsThePossibleValues(t *testing.T) {
 			"max -1: must not be negative\neffect.status"},
 	} {
 		s := NewSet(operations)
-		_, err := s.Add(t.Context(), tc.rule)
-		if err == nil || !strings.Contains(err.Error(), tc.say) {
+		if _, err := s.Add(t.Context(), tc.rule); err == nil || !strings.Contains(err.Error(), tc.say) {
 			t.Errorf("%s: %v\nwant an error that says %q", name, err, tc.say)
 		}
 		if !s.Empty() {
@@ -218,10 +206,7 @@ func TestTheErrorOfAWrongRuleListsThePossibleValues(t *testing.T) {
 
 func TestRulesHaveNamesAndCanBeRemoved(t *testing.T) {
 	t.Parallel()
-	s := NewSet(operations)
-	if _, err := s.Add(t.Context(), fault.Rule{Name: "fault-1", Effect: drop}); err != nil {
-		t.Fatal(err)
-	}
+	s := setOf(t, fault.Rule{Name: "fault-1", Effect: drop})
 	r, err := s.Add(t.Context(), fault.Rule{Effect: drop})
 	if err != nil || r.Name != "fault-2" {
 		t.Fatalf("%+v, %v", r, err)
@@ -245,33 +230,25 @@ func TestRulesHaveNamesAndCanBeRemoved(t *testing.T) {
 
 func TestAwaitReturnsWhenARuleWasApplied(t *testing.T) {
 	t.Parallel()
-	s := NewSet(operations)
-	if _, err := s.Add(t.Context(), fault.Rule{Name: "x", Effect: drop}); err != nil {
-		t.Fatal(err)
-	}
+	s := setOf(t, fault.Rule{Name: "x", Effect: drop}, fault.Rule{Name: "y", Effect: drop})
 	result := make(chan error)
-	go func() {
-		_, err := s.Await(t.Context(), "x", 2)
+	await := func(n uint64) {
+		_, err := s.Await(t.Context(), "x", n)
 		result <- err
-	}()
+	}
+	go await(2)
 	s.Decide(call("GET", "/servers"))
 	s.Decide(call("GET", "/servers"))
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
-	go func() {
-		_, err := s.Await(t.Context(), "x", 3)
-		result <- err
-	}()
+	go await(3)
 	_, _ = s.Remove(t.Context(), "x")
 	if err := <-result; err == nil {
 		t.Error("no error for a removed rule")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Add(t.Context(), fault.Rule{Name: "y", Effect: drop}); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := s.Await(ctx, "y", 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's error", err)
 	}
@@ -280,7 +257,7 @@ func TestAwaitReturnsWhenARuleWasApplied(t *testing.T) {
 func TestCodesAgreeWithTheErrorCatalogue(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*cloud.Error{
-		cloud.ErrJSON(""), cloud.ErrUnauthorized(""), cloud.ErrTokenReadonly(), cloud.ErrForbidden(""), cloud.ErrMaintenance(),
+		cloud.ErrJSON(""), cloud.ErrUnauthorized(""), cloud.ErrTokenReadonly(), cloud.ErrForbidden(""),
 		cloud.ErrLimitExceeded("", ""), cloud.ErrNoRoute(), cloud.ErrMethodNotAllowed(""), cloud.ErrUniqueness("", ""),
 		cloud.ErrConflict(""), cloud.ErrDeprecatedEndpoint(""), cloud.ErrResourceUnavailable(""), cloud.ErrField("", ""),
 		cloud.ErrServiceError(""), cloud.ErrUnsupported(""), cloud.ErrResourceInUse(""), cloud.ErrLocked(""),
@@ -314,8 +291,7 @@ func FuzzARuleInJSON(f *testing.F) {
 			return
 		}
 		for range 3 {
-			d, _ := s.Decide(call("POST", "/servers"))
-			if d.Before < 0 || d.After < 0 {
+			if d, _ := s.Decide(call("POST", "/servers")); d.Before < 0 || d.After < 0 {
 				t.Errorf("negative delay: %+v", d)
 			}
 		}

@@ -34,7 +34,6 @@ type Clock struct {
 	waiters waiters
 	seq     uint64
 	wakeup  *time.Timer // for the earliest waiter
-	resume  float64     // the speed before Pause
 }
 
 var _ clock.WithTickerAndDelayedExecution = (*Clock)(nil)
@@ -72,7 +71,7 @@ func NewAt(start time.Time, speed float64) *Clock {
 	if err := checkSpeed(speed); err != nil {
 		panic(err)
 	}
-	c := &Clock{resume: 1}
+	c := &Clock{}
 	c.rate.Store(&rate{real: time.Now(), sim: start.Round(0), speed: speed})
 	return c
 }
@@ -81,7 +80,7 @@ func NewAt(start time.Time, speed float64) *Clock {
 func (c *Clock) Fork() *Clock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := &Clock{resume: c.resume}
+	f := &Clock{}
 	f.rate.Store(c.rate.Load())
 	return f
 }
@@ -141,25 +140,6 @@ func (c *Clock) SetSpeed(x float64) error {
 	defer c.mu.Unlock()
 	c.turn(c.Now(), x)
 	return nil
-}
-
-// Pause stops the clock until Resume or SetSpeed.
-func (c *Clock) Pause() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if speed := c.rate.Load().speed; speed != 0 {
-		c.resume = speed
-		c.turn(c.Now(), 0)
-	}
-}
-
-// Resume lets a clock that stands still run again, at its speed before Pause.
-func (c *Clock) Resume() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rate.Load().speed == 0 {
-		c.turn(c.Now(), c.resume)
-	}
 }
 
 func (c *Clock) turn(sim time.Time, speed float64) {
