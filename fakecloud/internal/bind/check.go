@@ -3,6 +3,7 @@ package bind
 import (
 	"bytes"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,7 +25,7 @@ func (b *binder) checkString(path, s string, checks []check) {
 			bounded = bounded || !strings.HasSuffix(c.arg, ":")
 			b.checkLength(path, utf8.RuneCountInString(s), "characters", []check{c})
 		case "oneof":
-			if !contains(c.arg, s) {
+			if !slices.Contains(strings.Split(c.arg, "|"), s) {
 				b.fail(path, "must be one of %s", strings.ReplaceAll(c.arg, "|", ", "))
 			}
 		case "hostname":
@@ -86,15 +87,6 @@ func mustInt(s string) int64 {
 		panic("bind: bad number in a check: " + s)
 	}
 	return n
-}
-
-func contains(list, s string) bool {
-	for item := range strings.SplitSeq(list, "|") {
-		if item == s {
-			return true
-		}
-	}
-	return false
 }
 
 // abbreviate shortens a value for an error message.
