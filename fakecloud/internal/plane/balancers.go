@@ -3,6 +3,7 @@
 package plane
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -55,10 +56,8 @@ type addressKeeper interface {
 // StartBalancers applies the load balancers of a cloud on this machine until Close.
 func StartBalancers(core *cloud.Cloud, o Options) *Balancers {
 	d := &Balancers{
-		core: core, log: o.Logger, balancers: map[int64]*balancer{}, traffic: map[int64]*serverTraffic{}, followed: make(chan struct{}),
-	}
-	if d.log == nil {
-		d.log = slog.Default()
+		core: core, log: cmp.Or(o.Logger, slog.Default()), balancers: map[int64]*balancer{}, traffic: map[int64]*serverTraffic{},
+		followed: make(chan struct{}),
 	}
 	d.keeper, _ = o.Binder.(addressKeeper)
 	core.SetHealthRule(cloud.HealthReported)

@@ -40,10 +40,7 @@ func StartRouter(core *cloud.Cloud, table RouteTable, network string, log *slog.
 	if table == nil {
 		return nil, errors.New("Router.Table is required; set it to a netdev.Router, for example")
 	}
-	r := &Router{table: table, want: network, log: log}
-	if r.log == nil {
-		r.log = slog.Default()
-	}
+	r := &Router{table: table, want: network, log: cmp.Or(log, slog.Default())}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	sub, states := core.Subscribe()
