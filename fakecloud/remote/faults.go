@@ -17,9 +17,6 @@ func (c *Client) Faults() fault.Rules { return rules{c} }
 // rules implements fault.Rules over the control API.
 type rules struct{ c *Client }
 
-// notFound reports whether the control API says that something does not exist.
-func notFound(err error) bool { return has(err, http.StatusNotFound) }
-
 // has reports whether an error is an answer of the control API with a status.
 func has(err error, status int) bool {
 	e, ok := errors.AsType[*Error](err)
@@ -43,7 +40,7 @@ func (r rules) Add(ctx context.Context, rule fault.Rule) (fault.Rule, error) {
 // Remove implements fault.Rules.
 func (r rules) Remove(ctx context.Context, name string) (bool, error) {
 	err := r.c.call(ctx, http.MethodDelete, "/faults/"+url.PathEscape(name), nil, nil, nil)
-	if notFound(err) {
+	if has(err, http.StatusNotFound) {
 		return false, nil
 	}
 	return err == nil, err
@@ -62,7 +59,7 @@ func (r rules) List(ctx context.Context) ([]fault.Status, error) {
 // Get implements fault.Rules.
 func (r rules) Get(ctx context.Context, name string) (fault.Status, bool, error) {
 	st, err := field[fault.Status](ctx, r.c, "fault", http.MethodGet, "/faults/"+url.PathEscape(name), nil, nil)
-	if notFound(err) {
+	if has(err, http.StatusNotFound) {
 		return st, false, nil
 	}
 	return st, err == nil, err
@@ -74,7 +71,7 @@ func (r rules) Await(ctx context.Context, name string, n uint64) (fault.Status, 
 		return field[fault.Status](ctx, r.c, "fault", http.MethodGet, "/faults/"+url.PathEscape(name)+"/await",
 			url.Values{"n": {strconv.FormatUint(n, 10)}}, nil)
 	})
-	if notFound(err) {
+	if has(err, http.StatusNotFound) {
 		return st, fmt.Errorf("await fault rule %.128q: %w", name, fault.ErrNotFound)
 	}
 	if err == nil || ctx.Err() == nil {

@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"math/big"
 	"sync"
 	"time"
@@ -101,16 +100,16 @@ func (a *authority) issue(c *Certificate, now time.Time) (*issued, error) {
 
 // commonName is the first domain that fits into a common name (64 characters), or none.
 func commonName(domains []string) string {
-	for _, d := range domains {
-		if len(d) <= 64 {
-			return d
-		}
-	}
-	return ""
+	name, _ := find(domains, func(d string) bool { return len(d) <= 64 })
+	return name
 }
 
 func (a *authority) sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (*x509.Certificate, error) {
-	der, err := x509.CreateCertificate(a.randomness(), template, parent, key.Public(), signer)
+	random := rand.Reader
+	if a.seed != 0 {
+		random = nil // signatures are then deterministic (RFC 6979)
+	}
+	der, err := x509.CreateCertificate(random, template, parent, key.Public(), signer)
 	if err != nil {
 		return nil, err
 	}
@@ -123,14 +122,6 @@ func (a *authority) mustSign(template, parent *x509.Certificate, key, signer *ec
 		panic("cloud: certificate authority: " + err.Error())
 	}
 	return cert
-}
-
-// randomness returns nil if there is a seed: signatures are then deterministic (RFC 6979).
-func (a *authority) randomness() io.Reader {
-	if a.seed != 0 {
-		return nil
-	}
-	return rand.Reader
 }
 
 // newKey returns a P-256 key. If there is a seed, the key is derived from it and the arguments.

@@ -105,10 +105,7 @@ func (p *prefixPool) seek(next uint64) {
 func (p *prefixPool) take() (i uint64, ok bool) {
 	for range p.size {
 		i = p.next
-		p.next++
-		if p.next >= p.size-1 {
-			p.next = 1
-		}
+		p.seek(i + 1)
 		if i == 0 || i >= p.size-1 {
 			continue
 		}

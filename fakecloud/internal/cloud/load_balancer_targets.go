@@ -209,15 +209,7 @@ func (lb *LoadBalancer) removeTarget(in TargetInput) error {
 		return t.IP == in.IP
 	})
 	if i < 0 {
-		var name any
-		switch in.Type {
-		case "server":
-			name = in.Server
-		case "label_selector":
-			name = in.Selector
-		default:
-			name = in.IP
-		}
+		name := map[string]any{"server": in.Server, "label_selector": in.Selector, "ip": in.IP}[in.Type]
 		return ErrNotFound("load_balancer_target", name)
 	}
 	lb.Targets = slices.Delete(lb.Targets, i, i+1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -290,12 +291,7 @@ func (r *Recorder) Statuses(op *Operation) []int {
 	if r.seen[op.ID] == nil {
 		return nil
 	}
-	var statuses []int
-	for status := range r.seen[op.ID].statuses {
-		statuses = append(statuses, status)
-	}
-	slices.Sort(statuses)
-	return statuses
+	return slices.Sorted(maps.Keys(r.seen[op.ID].statuses))
 }
 
 // Saw reports whether an operation answered with a status and an error code. A nil op stands for requests without an
