@@ -32,14 +32,6 @@ func encodeAction(e *store.Entry[*cloud.Action], now time.Time) []byte {
 	return e.Encoded(nil, encode)
 }
 
-// appendEntry appends what encodeAction returns. It does not keep it: it is larger than the action, and most actions are never read.
-func appendEntry(b []byte, e *store.Entry[*cloud.Action], now time.Time) []byte {
-	if kept := e.Kept(nil); kept != nil {
-		return append(b, kept...)
-	}
-	return appendAction(b, e.Value, now)
-}
-
 func appendAction(b []byte, a *cloud.Action, now time.Time) []byte {
 	b = appendInt(b, `{"id":`, a.ID)
 	b = appendText(b, `,"command":`, a.Command)
@@ -64,12 +56,13 @@ type actionAt struct {
 	now time.Time
 }
 
+// appendJSON does not keep the JSON: it is larger than the action, and most actions are never read.
 func (a actionAt) appendJSON(b []byte) []byte {
-	e, ok := a.st.Actions.Entry(a.id)
+	action, ok := a.st.Actions.Get(a.id)
 	if !ok {
 		return append(b, "null"...)
 	}
-	return appendEntry(b, e, a.now)
+	return appendAction(b, action, a.now)
 }
 
 // actionsAt is several actions of a state at a time.
@@ -95,10 +88,7 @@ func startedPart(key string, st *cloud.State, ids []int64) Part {
 
 // started answers an operation that started one action: 201.
 func started(action int64, st *cloud.State, err error) (Response, error) {
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusCreated, actionPart(st, action)), nil
+	return object(http.StatusCreated, actionPart(st, action)), err
 }
 
 // startedOn answers an operation without a body that starts an action.
@@ -155,7 +145,7 @@ func listActions(r *Request, st *cloud.State, list actionList) (Response, error)
 	if err != nil {
 		return Response{}, err
 	}
-	desc, ordered := orderOfActions(keys)
+	_, desc, ordered := indexed(keys)
 	running := status("running") && !status("success") && !status("error")
 	if list.kind != "" && len(ids) == 0 && ordered && (running || len(q["status"]) == 0) {
 		total := st.Actions.CountOfKind(list.kind, running)
@@ -177,14 +167,6 @@ func listActions(r *Request, st *cloud.State, list actionList) (Response, error)
 	return listResponse(r, "actions", p, len(entries), func(i int) []byte {
 		return encodeAction(entries[i], r.arrived)
 	}), nil
-}
-
-// orderOfActions reports whether the sort keys ask for the order of ids, ascending or descending.
-func orderOfActions(keys []sortKey) (desc, ok bool) {
-	if len(keys) == 0 {
-		return false, true
-	}
-	return keys[0].desc, len(keys) == 1 && (keys[0].field == "id" || keys[0].field == "started")
 }
 
 // withIDs yields the actions with some ids, in their order.
@@ -246,6 +228,13 @@ func oneAction(r *Request, param string, allowed func(*cloud.Action) bool) (Resp
 		return Response{}, cloud.ErrNotFound(cloud.KindAction, id)
 	}
 	return object(http.StatusOK, Part{Key: "action", JSON: encodeAction(e, r.arrived)}), nil
+}
+
+// actions are only shown: clients cannot create or change them.
+var actions = &resource[*cloud.Action]{
+	plural: "actions", kind: cloud.KindAction,
+	table:  func(st *cloud.State) *store.Table[*cloud.Action] { return &st.Actions.Table },
+	append: func(b []byte, r version[*cloud.Action]) []byte { return appendAction(b, r.v, r.now) },
 }
 
 func actionRoutes() []Route {

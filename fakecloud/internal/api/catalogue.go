@@ -185,11 +185,7 @@ func includedTraffic(prices []cloud.LocationPrice, in *cloud.Location) int64 {
 }
 
 func encodeLocationPrices(prices []cloud.LocationPrice) []locationPriceJSON {
-	out := make([]locationPriceJSON, len(prices))
-	for i, p := range prices {
-		out[i] = locationPriceJSON{
-			p.Location, priceJSON(p.Hourly), priceJSON(p.Monthly), p.IncludedTraffic, priceJSON(p.PricePerTBTraffic),
-		}
-	}
-	return out
+	return each(prices, func(p cloud.LocationPrice) locationPriceJSON {
+		return locationPriceJSON{p.Location, priceJSON(p.Hourly), priceJSON(p.Monthly), p.IncludedTraffic, priceJSON(p.PricePerTBTraffic)}
+	})
 }

@@ -32,16 +32,14 @@ func encodeCertificate(c *cloud.Certificate) certificateJSON {
 	out := certificateJSON{
 		ID: c.ID, Name: c.Name, Labels: c.Labels, Type: c.Type, Certificate: nullable(c.Certificate),
 		Created: timeJSON(c.Created), NotValidBefore: timeJSON(c.NotValidBefore), NotValidAfter: timeJSON(c.NotValidAfter),
-		DomainNames: nonNil(c.DomainNames), Fingerprint: nullable(c.Fingerprint), UsedBy: []refJSON{},
+		DomainNames: nonNil(c.DomainNames), Fingerprint: nullable(c.Fingerprint),
+		UsedBy: each(c.UsedBy, func(r cloud.Ref) refJSON { return refJSON{r.ID, r.Kind} }),
 	}
 	if c.Type == cloud.CertificateManaged {
 		out.Status = &certificateStatusJSON{Issuance: c.Issuance, Renewal: c.Renewal}
 		if c.ErrorCode != "" {
 			out.Status.Error = &actionErrorJSON{c.ErrorCode, c.ErrorText}
 		}
-	}
-	for _, r := range c.UsedBy {
-		out.UsedBy = append(out.UsedBy, refJSON{r.ID, r.Kind})
 	}
 	return out
 }

@@ -53,10 +53,10 @@ func (s shownResource[T]) Plural() string { return s.plural }
 func (s shownResource[T]) Len(st *cloud.State) int { return s.table(st).Len() }
 
 // All implements Shown.
-func (s shownResource[T]) All(st *cloud.State, _ time.Time) iter.Seq2[int64, json.RawMessage] {
+func (s shownResource[T]) All(st *cloud.State, now time.Time) iter.Seq2[int64, json.RawMessage] {
 	return func(yield func(int64, json.RawMessage) bool) {
 		for e := range s.table(st).Entries() {
-			if !yield(e.Value.Header().ID, collect(func(b []byte) []byte { return s.append(b, st, e) })) {
+			if !yield(e.Value.Header().ID, collect(func(b []byte) []byte { return s.append(b, st, e, now) })) {
 				return
 			}
 		}
@@ -64,7 +64,7 @@ func (s shownResource[T]) All(st *cloud.State, _ time.Time) iter.Seq2[int64, jso
 }
 
 // append appends the JSON of one version, without secrets.
-func (s shownResource[T]) append(b []byte, st *cloud.State, e *store.Entry[T]) []byte {
+func (s shownResource[T]) append(b []byte, st *cloud.State, e *store.Entry[T], now time.Time) []byte {
 	st = s.api.current(st)
 	v, secret := e.Value, false
 	if s.public != nil {
@@ -75,40 +75,14 @@ func (s shownResource[T]) append(b []byte, st *cloud.State, e *store.Entry[T]) [
 	if kept := e.Kept(st.Catalogue); kept != nil && !secret {
 		return append(b, kept...)
 	}
-	return version[T]{s.resource, s.api, s.api.date, st, v}.appendJSON(b)
+	return version[T]{s.resource, s.api, s.api.date, st, v, now}.appendJSON(b)
 }
 
 // Append implements Shown.
-func (s shownResource[T]) Append(b []byte, st *cloud.State, id int64, _ time.Time) []byte {
+func (s shownResource[T]) Append(b []byte, st *cloud.State, id int64, now time.Time) []byte {
 	e, ok := s.table(st).Entry(id)
 	if !ok {
 		return b
 	}
-	return s.append(b, st, e)
-}
-
-// shownActions shows actions. They are not a resource[T], because clients cannot create or change them.
-type shownActions struct{}
-
-func (shownActions) Kind() store.Kind { return cloud.KindAction }
-func (shownActions) Plural() string   { return "actions" }
-
-func (shownActions) Len(st *cloud.State) int { return st.Actions.Len() }
-
-func (shownActions) All(st *cloud.State, now time.Time) iter.Seq2[int64, json.RawMessage] {
-	return func(yield func(int64, json.RawMessage) bool) {
-		for e := range st.Actions.Entries() {
-			if !yield(e.Value.ID, collect(func(b []byte) []byte { return appendEntry(b, e, now) })) {
-				return
-			}
-		}
-	}
-}
-
-func (shownActions) Append(b []byte, st *cloud.State, id int64, now time.Time) []byte {
-	e, ok := st.Actions.Entry(id)
-	if !ok {
-		return b
-	}
-	return appendEntry(b, e, now)
+	return s.append(b, st, e, now)
 }

@@ -46,25 +46,17 @@ func firewallServer(id int64) firewallTargetJSON {
 }
 
 func encodeFirewall(_ Date, _ *cloud.State, f *cloud.Firewall) any {
-	out := firewallJSON{f.ID, f.Name, f.Labels, timeJSON(f.Created), []firewallRuleJSON{}, []firewallTargetJSON{}}
-	for _, r := range f.Rules {
-		out.Rules = append(out.Rules, firewallRuleJSON{
-			r.Description, r.Direction, nonNil(r.SourceIPs), nonNil(r.DestinationIPs), r.Protocol, nullable(r.Port),
-		})
-	}
-	for _, t := range f.AppliedTo() {
+	rules := each(f.Rules, func(r cloud.FirewallRule) firewallRuleJSON {
+		return firewallRuleJSON{r.Description, r.Direction, nonNil(r.SourceIPs), nonNil(r.DestinationIPs), r.Protocol, nullable(r.Port)}
+	})
+	targets := each(f.AppliedTo(), func(t cloud.FirewallTarget) firewallTargetJSON {
 		if t.Server != 0 {
-			out.AppliedTo = append(out.AppliedTo, firewallServer(t.Server))
-			continue
+			return firewallServer(t.Server)
 		}
-		selected := []firewallTargetJSON{}
-		for _, id := range t.Servers() {
-			selected = append(selected, firewallServer(id))
-		}
-		out.AppliedTo = append(out.AppliedTo, firewallTargetJSON{Type: "label_selector", Selector: &targetSelectorJSON{t.Selector},
-			Selected: selected})
-	}
-	return out
+		selected := each(t.Servers(), firewallServer)
+		return firewallTargetJSON{Type: "label_selector", Selector: &targetSelectorJSON{t.Selector}, Selected: selected}
+	})
+	return firewallJSON{f.ID, f.Name, f.Labels, timeJSON(f.Created), rules, targets}
 }
 
 var firewalls = &resource[*cloud.Firewall]{
@@ -155,10 +147,7 @@ func updateFirewall(r *Request, id int64, body struct {
 
 // startedAll answers a request that has started several actions.
 func startedAll(actions []int64, st *cloud.State, err error) (Response, error) {
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusCreated, startedPart("actions", st, actions)), nil
+	return object(http.StatusCreated, startedPart("actions", st, actions)), err
 }
 
 func setFirewallRules(r *Request, id int64, body struct {

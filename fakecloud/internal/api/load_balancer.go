@@ -59,15 +59,10 @@ func createLoadBalancer(r *Request, body struct {
 		Name: body.Name, Type: string(body.Type), Location: string(body.Location), NetworkZone: body.NetworkZone,
 		Labels: body.Labels, Network: deref(body.Network, 0), PublicInterface: body.PublicInterface,
 		IPv4: deref(body.PublicNet.IPv4, 0), IPv6: deref(body.PublicNet.IPv6, 0),
+		Services: each(body.Services, serviceRequest.input), Targets: each(body.Targets, targetRequest.input),
 	}
 	if body.Algorithm != nil {
 		in.Algorithm = body.Algorithm.Type
-	}
-	for _, s := range body.Services {
-		in.Services = append(in.Services, s.input())
-	}
-	for _, t := range body.Targets {
-		in.Targets = append(in.Targets, t.input())
 	}
 	lb, action, st, err := r.Project.CreateLoadBalancer(in)
 	return loadBalancers.created(r, lb, st, err, actionPart(st, action))

@@ -135,19 +135,15 @@ func encodeLoadBalancer(d Date, st *cloud.State, lb *cloud.LoadBalancer) any {
 		ID: lb.ID, Name: lb.Name,
 		PublicNet: loadBalancerPublicJSON{lb.PublicEnabled, encodeLoadBalancerIP(d, st, lb, lb.IPv4),
 			encodeLoadBalancerIP(d, st, lb, lb.IPv6)},
-		PrivateNet: []loadBalancerNetJSON{}, Location: encodeLocation(lb.Location), Type: encodeLoadBalancerType(lb.Type),
+		PrivateNet: each(lb.PrivateNets, func(n cloud.LoadBalancerPrivateNet) loadBalancerNetJSON {
+			return loadBalancerNetJSON{n.Network, n.IP.String()}
+		}),
+		Location: encodeLocation(lb.Location), Type: encodeLoadBalancerType(lb.Type),
 		Protection: protectionJSON{lb.DeleteProtection}, Labels: lb.Labels, Created: timeJSON(lb.Created),
-		Services: []serviceJSON{}, Targets: []any{}, Algorithm: algorithmJSON{lb.Algorithm},
+		Services:        each(lb.Services, func(s cloud.LoadBalancerService) serviceJSON { return encodeService(d, s) }),
+		Targets:         each(lb.Targets, func(t cloud.LoadBalancerTarget) any { return encodeTarget(d, t) }),
+		Algorithm:       algorithmJSON{lb.Algorithm},
 		IncludedTraffic: includedTraffic(lb.Type.Prices, lb.Location),
-	}
-	for _, n := range lb.PrivateNets {
-		out.PrivateNet = append(out.PrivateNet, loadBalancerNetJSON{n.Network, n.IP.String()})
-	}
-	for _, s := range lb.Services {
-		out.Services = append(out.Services, encodeService(d, s))
-	}
-	for _, t := range lb.Targets {
-		out.Targets = append(out.Targets, encodeTarget(d, t))
 	}
 	if t := lb.Traffic; t != nil {
 		out.IngoingTraffic, out.OutgoingTraffic = &t.In, &t.Out

@@ -57,15 +57,13 @@ var networks = &resource[*cloud.Network]{
 func encodeNetwork(_ Date, _ *cloud.State, n *cloud.Network) any {
 	out := networkJSON{
 		ID: n.ID, Name: n.Name, IPRange: n.IPRange.String(),
-		Subnets: []subnetJSON{}, Routes: []routeJSON{}, Servers: []int64{}, LoadBalancers: []int64{},
+		Subnets: each(n.Subnets, func(s cloud.Subnet) subnetJSON {
+			return subnetJSON{s.Type, s.IPRange.String(), s.NetworkZone, s.Gateway.String(), nullable(s.VSwitchID)}
+		}),
+		Routes:  each(n.Routes, func(r cloud.Route) routeJSON { return routeJSON{r.Destination.String(), r.Gateway.String()} }),
+		Servers: []int64{}, LoadBalancers: []int64{},
 		Protection: protectionJSON{n.DeleteProtection}, Labels: n.Labels, Created: timeJSON(n.Created),
 		ExposeRoutesToVSwitch: n.ExposeRoutesToVSwitch,
-	}
-	for _, s := range n.Subnets {
-		out.Subnets = append(out.Subnets, subnetJSON{s.Type, s.IPRange.String(), s.NetworkZone, s.Gateway.String(), nullable(s.VSwitchID)})
-	}
-	for _, r := range n.Routes {
-		out.Routes = append(out.Routes, routeJSON{r.Destination.String(), r.Gateway.String()})
 	}
 	for _, m := range n.Members {
 		switch {
@@ -102,14 +100,9 @@ type subnetRequest struct {
 }
 
 func (s subnetRequest) subnet() cloud.Subnet {
-	out := cloud.Subnet{Type: s.Type, NetworkZone: s.NetworkZone}
-	if s.IPRange != nil {
-		out.IPRange = *s.IPRange
+	return cloud.Subnet{
+		Type: s.Type, NetworkZone: s.NetworkZone, IPRange: deref(s.IPRange, netip.Prefix{}), VSwitchID: deref(s.VSwitchID, 0),
 	}
-	if s.VSwitchID != nil {
-		out.VSwitchID = *s.VSwitchID
-	}
-	return out
 }
 
 type routeRequest struct {
@@ -125,16 +118,11 @@ func createNetwork(r *Request, body struct {
 	Routes                []routeRequest    `json:"routes"`
 	ExposeRoutesToVSwitch bool              `json:"expose_routes_to_vswitch"`
 }) (Response, error) {
-	in := cloud.CreateNetwork{
+	n, st, err := r.Project.CreateNetwork(cloud.CreateNetwork{
 		Name: body.Name, IPRange: body.IPRange, Labels: body.Labels, ExposeRoutesToVSwitch: body.ExposeRoutesToVSwitch,
-	}
-	for _, s := range body.Subnets {
-		in.Subnets = append(in.Subnets, s.subnet())
-	}
-	for _, route := range body.Routes {
-		in.Routes = append(in.Routes, cloud.Route(route))
-	}
-	n, st, err := r.Project.CreateNetwork(in)
+		Subnets: each(body.Subnets, subnetRequest.subnet),
+		Routes:  each(body.Routes, func(route routeRequest) cloud.Route { return cloud.Route(route) }),
+	})
 	return networks.created(r, n, st, err)
 }
 

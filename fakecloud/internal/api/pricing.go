@@ -84,11 +84,9 @@ func getPricing(r *Request) (Response, error) {
 }
 
 func ipPricing(c *cloud.Catalogue, version string, hourly *cloud.Price, monthly cloud.Price) ipPricingJSON {
-	out := ipPricingJSON{Type: version, Prices: []ipPriceJSON{}}
-	for _, l := range c.Locations {
-		out.Prices = append(out.Prices, ipPriceJSON{l.Name, (*priceJSON)(hourly), priceJSON(monthly)})
-	}
-	return out
+	return ipPricingJSON{version, each(c.Locations, func(l *cloud.Location) ipPriceJSON {
+		return ipPriceJSON{l.Name, (*priceJSON)(hourly), priceJSON(monthly)}
+	})}
 }
 
 func pricingRoutes() []Route {

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
@@ -17,8 +18,8 @@ type resource[T store.Object[T]] struct {
 	table            func(*cloud.State) *store.Table[T]
 	// encode returns the value that is encoded as JSON on a date.
 	encode func(Date, *cloud.State, T) any
-	// append, if set, appends the JSON on a date, instead of encode.
-	append func([]byte, *API, Date, *cloud.State, T) []byte
+	// append, if set, appends the JSON of a version, instead of encode.
+	append func([]byte, version[T]) []byte
 	// sort has a comparison for each field of the list's `sort` parameter.
 	sort map[string]func(a, b T) int
 	// filter, if set, reads the list's own query parameters (beyond name and label_selector) and
@@ -88,20 +89,21 @@ type version[T store.Object[T]] struct {
 	date Date
 	st   *cloud.State
 	v    T
+	now  time.Time // of an action: its progress is that at a time
 }
 
 func (r version[T]) appendJSON(b []byte) []byte {
-	st := r.api.current(r.st)
+	r.st = r.api.current(r.st)
 	if r.append != nil {
-		return r.append(b, r.api, r.date, st, r.v)
+		return r.append(b, r)
 	}
-	return append(b, marshal(r.encode(r.date, st, r.v))...)
+	return append(b, marshal(r.encode(r.date, r.st, r.v))...)
 }
 
 // json returns the encoded form of one version of a resource on the request's date.
 func (d *resource[T]) json(r *Request, st *cloud.State, e *store.Entry[T]) []byte {
 	st = r.api.current(st)
-	encode := func(v T) []byte { return collect(version[T]{d, r.api, r.date, st, v}.appendJSON) }
+	encode := func(v T) []byte { return collect(version[T]{d, r.api, r.date, st, v, r.arrived}.appendJSON) }
 	if !r.cached() {
 		return encode(e.Value)
 	}
@@ -114,7 +116,7 @@ func (d *resource[T]) part(r *Request, st *cloud.State, id int64, last T) Part {
 	if now, ok := d.table(st).Get(id); ok {
 		last = now
 	}
-	return Part{Key: d.singular, Value: version[T]{d, r.api, r.date, st, last}}
+	return Part{Key: d.singular, Value: version[T]{d, r.api, r.date, st, last, r.arrived}}
 }
 
 // get answers GET /<resource>/{id}.
@@ -199,7 +201,7 @@ func indexed(keys []sortKey) (o store.Order, desc, ok bool) {
 	switch {
 	case len(keys) == 0:
 		return store.ByID, false, true
-	case len(keys) == 1 && (keys[0].field == "id" || keys[0].field == "created"):
+	case len(keys) == 1 && slices.Contains([]string{"id", "created", "started"}, keys[0].field): // actions have started
 		return store.ByID, keys[0].desc, true
 	case len(keys) == 1 && keys[0].field == "name":
 		return store.ByName, keys[0].desc, true

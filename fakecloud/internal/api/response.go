@@ -162,17 +162,9 @@ var noDetails = json.RawMessage("null")
 func errorDetails(e *cloud.Error) any {
 	switch {
 	case len(e.Fields) > 0:
-		fields := make([]fieldJSON, len(e.Fields))
-		for i, f := range e.Fields {
-			fields[i] = fieldJSON(f)
-		}
-		return map[string]any{"fields": fields}
+		return map[string]any{"fields": each(e.Fields, func(f cloud.FieldError) fieldJSON { return fieldJSON(f) })}
 	case len(e.Limits) > 0:
-		limits := make([]limitJSON, len(e.Limits))
-		for i, l := range e.Limits {
-			limits[i] = limitJSON{l}
-		}
-		return map[string]any{"limits": limits}
+		return map[string]any{"limits": each(e.Limits, func(name string) limitJSON { return limitJSON{name} })}
 	case e.Announcement != "":
 		return map[string]any{"announcement": e.Announcement}
 	case len(e.Nearest) > 0:
@@ -198,6 +190,15 @@ func nullable[T comparable](v T) *T {
 		return nil
 	}
 	return &v
+}
+
+// each returns what convert makes of each item of a list. It is not nil: nil would be encoded as null.
+func each[T, U any](list []T, convert func(T) U) []U {
+	out := make([]U, len(list))
+	for i, v := range list {
+		out[i] = convert(v)
+	}
+	return out
 }
 
 // nonNil returns an empty slice for nil. nil would be encoded as null.

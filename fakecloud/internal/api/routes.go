@@ -1,6 +1,6 @@
 package api
 
-// handler answers a request to one operation.
+// handler answers a request to one operation. With an error, the response does not count.
 type handler = func(*Request) (Response, error)
 
 // Route is one operation of the API.
@@ -37,7 +37,7 @@ func resources() []listed {
 		{placementGroups.on, placementGroupRoutes},
 		{sshKeys.on, sshKeyRoutes},
 		{images.on, imageRoutes},
-		{func(*API) Shown { return shownActions{} }, actionRoutes},
+		{actions.on, actionRoutes},
 		{nil, locations.routes},
 		{nil, datacenterRoutes},
 		{nil, serverTypes.routes},

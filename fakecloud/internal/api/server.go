@@ -14,7 +14,8 @@ type dnsPtrJSON struct {
 }
 
 // appendServer appends a server's JSON. The items of the catalogue, two thirds of it, are not encoded with each version.
-func appendServer(b []byte, a *API, d Date, st *cloud.State, s *cloud.Server) []byte {
+func appendServer(b []byte, r version[*cloud.Server]) []byte {
+	a, d, st, s := r.api, r.date, r.st, r.v
 	b = appendInt(b, `{"id":`, s.ID)
 	b = appendText(b, `,"name":`, s.Name)
 	b = appendText(b, `,"status":`, s.Status)
@@ -127,8 +128,5 @@ func updateServer(r *Request, id int64, body struct {
 // deleteServer answers 200 with an action. Other deletions answer 204 or 201.
 func deleteServer(r *Request, id int64) (Response, error) {
 	action, st, err := r.Project.DeleteServer(id)
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusOK, actionPart(st, action)), nil
+	return object(http.StatusOK, actionPart(st, action)), err
 }

@@ -41,10 +41,7 @@ func serverActionRoutes() []Route {
 
 // startedWith answers an operation that started an action with 201, the action and other parts.
 func startedWith(st *cloud.State, action int64, err error, parts ...Part) (Response, error) {
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusCreated, append(parts, actionPart(st, action))...), nil
+	return object(http.StatusCreated, append(parts, actionPart(st, action))...), err
 }
 
 func resetServerPassword(r *Request, id int64) (Response, error) {

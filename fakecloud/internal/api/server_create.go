@@ -45,20 +45,15 @@ func createServer(r *Request, body createServerRequest) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	in := cloud.CreateServer{
+	out, st, err := r.Project.CreateServer(cloud.CreateServer{
 		Name: body.Name, ServerType: string(body.ServerType), Image: string(body.Image), Location: location,
 		Networks: body.Networks, Volumes: body.Volumes, Labels: body.Labels, UserData: body.UserData,
 		PlacementGroup: deref(body.PlacementGroup, 0), StartAfterCreate: deref(body.StartAfterCreate, true),
-		IPv4: cloud.ServerPublicIP{Enabled: deref(body.PublicNet.EnableIPv4, true), PrimaryIP: deref(body.PublicNet.IPv4, 0)},
-		IPv6: cloud.ServerPublicIP{Enabled: deref(body.PublicNet.EnableIPv6, true), PrimaryIP: deref(body.PublicNet.IPv6, 0)},
-	}
-	for _, k := range body.SSHKeys {
-		in.SSHKeys = append(in.SSHKeys, string(k))
-	}
-	for _, f := range body.Firewalls {
-		in.Firewalls = append(in.Firewalls, f.Firewall)
-	}
-	out, st, err := r.Project.CreateServer(in)
+		IPv4:      cloud.ServerPublicIP{Enabled: deref(body.PublicNet.EnableIPv4, true), PrimaryIP: deref(body.PublicNet.IPv4, 0)},
+		IPv6:      cloud.ServerPublicIP{Enabled: deref(body.PublicNet.EnableIPv6, true), PrimaryIP: deref(body.PublicNet.IPv6, 0)},
+		SSHKeys:   each(body.SSHKeys, func(k bind.IDOrName) string { return string(k) }),
+		Firewalls: each(body.Firewalls, func(f firewallRef) int64 { return f.Firewall }),
+	})
 	return servers.created(r, out.Server, st, err,
 		actionPart(st, out.Action), startedPart("next_actions", st, out.NextActions), rootPassword(out.RootPassword))
 }

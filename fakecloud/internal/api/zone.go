@@ -40,10 +40,7 @@ func encodeZone(_ Date, _ *cloud.State, z *cloud.Zone) any {
 	out := zoneJSON{
 		ID: z.ID, Name: z.Name, Mode: z.Mode, Status: z.Status(), TTL: z.TTL, RecordCount: z.RecordCount(), Labels: z.Labels,
 		Created: timeJSON(z.Created), Protection: protectionJSON{z.DeleteProtection}, Registrar: "other",
-		PrimaryNameservers: []nameserverJSON{},
-	}
-	for _, s := range z.PrimaryNameservers {
-		out.PrimaryNameservers = append(out.PrimaryNameservers, nameserverJSON(s))
+		PrimaryNameservers: each(z.PrimaryNameservers, func(s cloud.PrimaryNameserver) nameserverJSON { return nameserverJSON(s) }),
 	}
 	a := &out.Authoritative
 	a.Assigned, a.Delegated = cloud.AuthoritativeNameservers, append([]string{}, z.Delegation.Nameservers...)
@@ -98,14 +95,10 @@ func createZone(r *Request, body struct {
 	RRSets             []rrsetRequest      `json:"rrsets"`
 	Zonefile           string              `json:"zonefile" check:"len=0:1048576"`
 }) (Response, error) {
-	in := cloud.CreateZone{
-		Name: body.Name, Mode: body.Mode, TTL: deref(body.TTL, 0), Labels: body.Labels,
+	z, action, st, err := r.Project.CreateZone(cloud.CreateZone{
+		Name: body.Name, Mode: body.Mode, TTL: deref(body.TTL, 0), Labels: body.Labels, RRSets: each(body.RRSets, rrsetRequest.input),
 		PrimaryNameservers: nameserversOf(body.PrimaryNameservers), Zonefile: body.Zonefile,
-	}
-	for _, s := range body.RRSets {
-		in.RRSets = append(in.RRSets, s.input())
-	}
-	z, action, st, err := r.Project.CreateZone(in)
+	})
 	return zones.created(r, z, st, err, actionPart(st, action))
 }
 
@@ -129,10 +122,7 @@ func exportZonefile(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	text, err := z.Zonefile()
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusOK, Part{Key: "zonefile", JSON: marshal(text)}), nil
+	return object(http.StatusOK, Part{Key: "zonefile", JSON: marshal(text)}), err
 }
 
 func changePrimaryNameservers(r *Request, body struct {

@@ -30,14 +30,12 @@ type recordJSON struct {
 }
 
 func encodeRRSet(z *cloud.Zone, s *cloud.RRSet) []byte {
-	out := rrsetJSON{ID: s.ID(), Name: s.Name, Type: s.Type, TTL: s.TTL, Labels: s.Labels, Records: []recordJSON{}, Zone: z.ID}
+	records := each(s.Records, func(r dns.Record) recordJSON { return recordJSON(r) })
+	out := rrsetJSON{ID: s.ID(), Name: s.Name, Type: s.Type, TTL: s.TTL, Labels: s.Labels, Records: records, Zone: z.ID}
 	if out.Labels == nil {
 		out.Labels = map[string]string{}
 	}
 	out.Protection.Change = s.ChangeProtection
-	for _, r := range s.Records {
-		out.Records = append(out.Records, recordJSON(r))
-	}
 	return marshal(out)
 }
 
@@ -160,10 +158,7 @@ func rrsetPart(st *cloud.State, zone, name, kind string) (Part, error) {
 
 func getRRSet(r *Request) (Response, error) {
 	part, err := rrsetPart(r.Project.View(), r.zone(), r.rrName(), r.rrType())
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusOK, part), nil
+	return object(http.StatusOK, part), err
 }
 
 func createRRSet(r *Request, body rrsetRequest) (Response, error) {
@@ -190,10 +185,7 @@ func updateRRSet(r *Request, body struct {
 		return Response{}, err
 	}
 	part, err := rrsetPart(st, r.zone(), r.rrName(), r.rrType())
-	if err != nil {
-		return Response{}, err
-	}
-	return object(http.StatusOK, part), nil
+	return object(http.StatusOK, part), err
 }
 
 func changeRRSetProtection(r *Request, body struct {
