@@ -5,7 +5,7 @@
 #   scripts/image.sh                                    fakecloud:dev, ccm-from-scratch:dev, machine-controller:dev
 #   IMAGE=registry.example/ccm:v1 scripts/image.sh ccm-from-scratch
 #   OUT=out/images ARCH=arm64 scripts/image.sh          as files, out/images/<name>.tar, with what each
-#                                                       program is built from, <name>.arm64.spdx.json
+#                                                       program is built from, <name>.arm64.cdx.json
 #   OUT=out/images ARCH="amd64 arm64" TAG=v1 scripts/image.sh
 #                                                       one file for both: an OCI archive with an index
 set -eu
@@ -21,6 +21,7 @@ several=$(echo "$arches" | grep ' [^ ]' || :)
 if [ -n "${OUT:-}" ]; then
 	out=$OUT
 	mkdir -p "$out"
+	bills=$(scripts/tool.sh cyclonedx-gomod)
 	# Files may be published: they must not depend on this folder. Other images share Go's cache with all other builds.
 	export GOFLAGS="${GOFLAGS:-} -trimpath"
 else
@@ -65,7 +66,7 @@ build() {
 		exit 2
 		;;
 	esac
-	[ -z "${OUT:-}" ] || set -- "$@" -sbom "$out/$name"
+	[ -z "${OUT:-}" ] || set -- "$@" -bills "$bills"
 	for arch in $arches; do set -- "$@" -arch="$arch"; done
 	scripts/progress.sh "compiling $name" go run -v ./scripts/image "$@" -tag "$image" -o "$out/$name.tar" \
 		-label "org.opencontainers.image.title=$name" \
