@@ -11,10 +11,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- fakecloud ccm-from-scratch machine-controller
-if [ -n "${IMAGE:-}" ] && [ $# -gt 1 ]; then
-	echo "IMAGE=$IMAGE: which one? scripts/image.sh ccm-from-scratch, or another one" >&2
+fail() {
+	echo "$1" >&2
 	exit 2
-fi
+}
+[ -z "${IMAGE:-}" ] || [ $# = 1 ] || fail "IMAGE=$IMAGE: which one? scripts/image.sh ccm-from-scratch, or another one"
 scripts/need.sh go
 arches=${ARCH:-$(go env GOARCH)}
 several=$(echo "$arches" | grep ' [^ ]' || :)
@@ -25,14 +26,8 @@ if [ -n "${OUT:-}" ]; then
 	# Files may be published: they must not depend on this folder. Other images share Go's cache with all other builds.
 	export GOFLAGS="${GOFLAGS:-} -trimpath"
 else
-	if [ -n "$several" ]; then
-		echo "ARCH=$ARCH: Docker takes one architecture: set OUT=folder for an archive of several" >&2
-		exit 2
-	fi
-	scripts/need.sh docker || {
-		echo "without Docker, OUT=folder keeps the images as files" >&2
-		exit 1
-	}
+	[ -z "$several" ] || fail "ARCH=$ARCH: Docker takes one architecture: set OUT=folder for an archive of several"
+	scripts/need.sh docker || fail "without Docker, OUT=folder keeps the images as files"
 	out=$(mktemp -d)
 	trap 'rm -rf "$out"' EXIT
 	trap 'exit 130' INT TERM HUP
@@ -61,10 +56,7 @@ build() {
 		how="deploy it as ccm/machine/README.md says:"
 		set -- -package ./ccm/cmd/machine-controller -expose 8080 -expose 8081
 		;;
-	*)
-		echo "$name: must be one of fakecloud, ccm-from-scratch, machine-controller" >&2
-		exit 2
-		;;
+	*) fail "$name: must be one of fakecloud, ccm-from-scratch, machine-controller" ;;
 	esac
 	[ -z "${OUT:-}" ] || set -- "$@" -bills "$bills"
 	for arch in $arches; do set -- "$@" -arch="$arch"; done

@@ -98,7 +98,8 @@ func check(t *testing.T, img v1.Image, arch string) {
 		t.Fatal(err)
 	}
 	c, inner := config.Config, files(t, mutate.Extract(img))
-	if config.Architecture != arch || config.OS != "linux" || c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/program"}) ||
+	if config.Architecture != arch || config.OS != "linux" || c.User != "65532:65532" ||
+		!slices.Equal(c.Entrypoint, []string{"/program"}) ||
 		!slices.Equal(c.Env, []string{"A=b"}) || c.Labels["org.opencontainers.image.revision"] != "the-revision" ||
 		config.Created.Unix() != 1700000000 || !bytes.Contains(inner["etc/passwd"], []byte("nonroot:x:65532")) || len(inner) != 5 {
 		t.Errorf("%+v: %d files", config, len(inner))

@@ -160,8 +160,10 @@ func TestARunEndsAndItsJobGoes(t *testing.T) {
 		"Ctrl-C":                    func(_ *cluster, stop func()) { stop() },
 		"the Job ccm-sim-1 is gone": func(c *cluster, _ func()) { c.changes(func(job **batchv1.Job) { *job = nil }) },
 		"(Forbidden)":               func(c *cluster, _ func()) { c.answers(errors.New("Error (Forbidden): pods is forbidden")) },
-		"ImagePullBackOff no such host: correct IMAGE:": func(c *cluster, _ func()) { c.pod("e", 1, corev1.PodPending, "", "ImagePullBackOff") },
-		"piece 1 has no result; alone here: make sim FIRST=11 SEEDS=10": func(c *cluster, _ func()) {
+		"ImagePullBackOff no such host: correct IMAGE:": func(c *cluster, _ func()) {
+			c.pod("e", 1, corev1.PodPending, "", "ImagePullBackOff")
+		},
+		"piece 1 has no result; alone here: make sim FIRST=11": func(c *cluster, _ func()) {
 			c.pod("e", 1, corev1.PodSucceeded, "", "Completed") // its node is drained before its log is read
 			c.changes(func(job **batchv1.Job) {
 				(*job).Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete}}

@@ -55,7 +55,7 @@ func (f *files) shell(ctx context.Context, script string, args ...string) {
 	f.run(ctx, append([]string{"sh", "-euc", script, f.root}, args...)...)
 }
 
-// compile puts a program into the folder of programs, or several. The arguments are those of go in a folder: build or test, flags, packages.
+// compile puts programs into their folder. The arguments are those of go in a folder: build or test, flags, and packages.
 func (f *files) compile(ctx context.Context, folder, program string, args ...string) {
 	f.run(ctx, append([]string{"scripts/progress.sh", "compiling " + cmp.Or(program, "the programs"), "go", "-C", folder, args[0],
 		"-v", "-o", filepath.Join(f.root, programs) + "/" + program}, args[1:]...)...)
@@ -63,7 +63,7 @@ func (f *files) compile(ctx context.Context, folder, program string, args ...str
 
 // suite puts programs of this machine into the image, with their libraries, since not every machine can pull the image of a distribution.
 // In place of go, a script gives the programs that the specs compile, such as fakecloud.
-const suite = `[ "$(uname)" = Linux ] || { echo "the specs need a shell in their image, which is that of this machine: run this on Linux" >&2; exit 1; }
+const suite = `[ "$(uname)" = Linux ] || { echo "the image of the specs gets the shell of this machine: run this on Linux" >&2; exit 1; }
 cp -R "$1/." "$0/programs" # a link stays one
 mkdir -p "$0/bin"
 for tool in sh cat cp rm sleep; do

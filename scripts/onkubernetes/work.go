@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -96,13 +97,14 @@ func (w *work) pod(ctx context.Context, index string) error {
 		return fmt.Errorf("JOB_COMPLETION_INDEX: %w", err)
 	}
 	r, err := w.do(ctx, piece)
-	if err == nil {
-		fmt.Println(r)
+	if err != nil {
+		return err
 	}
-	if err == nil && r.Failed {
+	fmt.Println(r)
+	if r.Failed {
 		os.Exit(failedCode)
 	}
-	return err
+	return nil
 }
 
 // do does a piece. An error means that it has no result.
@@ -181,7 +183,8 @@ func sim(w *work) {
 	w.merge = func(_ context.Context, results map[int]result, out io.Writer) error {
 		const total = `^sim: (\d+) of \d+ seeds have run, (\d+) failed, (\d+) requests, (\d+) of them writes`
 		found, n, err := gather(results, "out/sim-kubernetes", `\S.*: seed .*`, total)
-		fmt.Fprintf(out, "%ssim: %d of %d seeds have run, %d failed, %d requests, %d of them writes\n", found, n[0], seeds, n[1], n[2], n[3])
+		fmt.Fprintf(out, "%ssim: %d of %d seeds have run, %d failed, %d requests, %d of them writes\n", found, n[0], seeds, n[1], n[2],
+			n[3])
 		return err
 	}
 }
@@ -281,26 +284,21 @@ func e2e(w *work) {
 	}
 }
 
+// mergeScript makes one report of the parts. The mark is for scripts/e2e.sh, which replaces only a folder with it.
+const mergeScript = `e2e() { go run ./e2e/cmd/e2e "$@"; }
+touch out/e2e-embedded/.made-by-e2e && e2e merge out/e2e-embedded "$@" && e2e report out && e2e results out/e2e-embedded`
+
 func mergeE2E(ctx context.Context, results map[int]result, shards int, w io.Writer) error {
 	if len(results) == 0 {
 		return nil // the verdict says so
 	}
-	const out = "out/e2e-embedded"
-	merge := []string{"merge", out}
-	err := errors.Join(fresh(out), os.WriteFile(out+"/.made-by-e2e", nil, 0o644)) // so that scripts/e2e.sh replaces it
-	for piece := range shards {
-		if r, ok := results[piece]; ok {
-			folder := fmt.Sprintf("%s-%d-of-%d", out, piece+1, shards)
-			err = errors.Join(err, fresh(folder), os.WriteFile(folder+"/specs.json", r.Files["specs.json"], 0o644))
-			merge = append(merge, folder)
-		}
+	err := fresh("out/e2e-embedded")
+	cmd := exec.CommandContext(ctx, "sh", "-c", mergeScript, "sh")
+	for _, piece := range slices.Sorted(maps.Keys(results)) {
+		folder := fmt.Sprintf("out/e2e-embedded-%d-of-%d", piece+1, shards)
+		err = errors.Join(err, fresh(folder), os.WriteFile(folder+"/specs.json", results[piece].Files["specs.json"], 0o644))
+		cmd.Args = append(cmd.Args, folder)
 	}
-	for _, args := range [][]string{merge, {"report", "out"}, {"results", out}} {
-		cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./e2e/cmd/e2e"}, args...)...)
-		cmd.Stdout, cmd.Stderr = w, w
-		if failed := cmd.Run(); failed != nil {
-			err = errors.Join(err, fmt.Errorf("e2e %s: %w", args[0], failed))
-		}
-	}
-	return err
+	cmd.Stdout, cmd.Stderr = w, w
+	return errors.Join(err, cmd.Run())
 }
