@@ -51,6 +51,8 @@ func write(t *testing.T, name string, text []byte) {
 func made(t *testing.T, folder string, arches ...string) (image, bill []byte) {
 	t.Helper()
 	t.Setenv("GOWORK", "off")
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
 	tool, err := exec.CommandContext(t.Context(), "../tool.sh", "cyclonedx-gomod").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -63,8 +65,9 @@ func made(t *testing.T, folder string, arches ...string) (image, bill []byte) {
 			Env: []string{"A=b"}, Labels: map[string]string{"org.opencontainers.image.revision": "the-revision"},
 		},
 	}
-	if err := j.run(t.Context(), folder); err != nil {
-		t.Fatal(err)
+	err = j.run(t.Context(), folder)
+	if left, _ := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Fatalf("%v; %v is left", err, left)
 	}
 	image, err = os.ReadFile(out + ".tar")
 	bill, err2 := os.ReadFile(out + "." + arches[len(arches)-1] + ".cdx.json")

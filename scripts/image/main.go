@@ -123,8 +123,7 @@ func (j *job) run(ctx context.Context, folder string) (err error) {
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: config.Platform()}})
 	}
-	dir = filepath.Join(dir, "layout")
-	whole, err := layout.Write(dir, empty.Index)
+	whole, err := layout.Write(filepath.Join(dir, "layout"), empty.Index)
 	if err != nil {
 		return err
 	}
@@ -133,13 +132,13 @@ func (j *job) run(ctx context.Context, folder string) (err error) {
 	if err := whole.AppendIndex(index, layout.WithAnnotations(names)); err != nil {
 		return err
 	}
-	files := fstest.MapFS{} // without the owners and times of this machine
-	err = fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+	files, written := fstest.MapFS{}, os.DirFS(filepath.Join(dir, "layout")) // without the owners and times of this machine
+	err = fs.WalkDir(written, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			files[path] = j.file(fs.ModeDir|0o755, nil)
 			return err
 		}
-		content, err := os.ReadFile(filepath.Join(dir, path))
+		content, err := fs.ReadFile(written, path)
 		files[path] = j.file(0o644, content)
 		return err
 	})

@@ -63,8 +63,8 @@ func (f *follower) run(ctx context.Context, job string) (err error) {
 	}
 }
 
-// lines has kubectl print a line for the Job and each pod: its name, index, phase, the reason of its container's state, and messages.
-const lines = `--output=jsonpath={range .items[*]}{.metadata.name}{"\t"}` +
+// podLines has kubectl print a line for the Job and each pod: its name, index, phase, the reason of its container's state, and messages.
+const podLines = `--output=jsonpath={range .items[*]}{.metadata.name}{"\t"}` +
 	`{.metadata.annotations['batch\.kubernetes\.io/job-completion-index']}{"\t"}{.status.phase}{"\t"}` +
 	`{.status.containerStatuses[*].state.*.reason}{"\t"}{.status.containerStatuses[*].state.waiting.message}` +
 	`{.status.conditions[?(@.type=="PodScheduled")].message}{.status.conditions[?(@.type=="DisruptionTarget")].message}` +
@@ -73,7 +73,7 @@ const lines = `--output=jsonpath={range .items[*]}{.metadata.name}{"\t"}` +
 // look collects results and reports whether the Job has ended.
 func (f *follower) look(ctx context.Context, name string) (ended bool, err error) {
 	// kubectl asks for the Job before its pods: all pods of an ended Job have ended.
-	text, err := f.kubectl(ctx, "", "get", "jobs,pods", "--selector=app.kubernetes.io/instance="+name, lines)
+	text, err := f.kubectl(ctx, "", "get", "jobs,pods", "--selector=app.kubernetes.io/instance="+name, podLines)
 	if err != nil {
 		if ctx.Err() != nil || strings.Contains(err.Error(), "(Forbidden)") {
 			return false, err

@@ -104,7 +104,9 @@ func follow(t *testing.T, script func(c *cluster, stop func()), want map[int]res
 	synctest.Test(t, func(t *testing.T) {
 		w, job := simulation(t, "SHARDS", "3")
 		c := &cluster{pods: map[string]corev1.Pod{}, logs: map[string]string{}}
-		ctx, stop := context.WithCancelCause(t.Context())
+		limited, cancel := context.WithTimeout(t.Context(), time.Hour) // of the virtual clock
+		defer cancel()
+		ctx, stop := context.WithCancelCause(limited)
 		var out strings.Builder
 		f := &follower{work: w, out: &out, kubectl: c.kubectl, results: map[int]result{}, looked: map[string]bool{}}
 		ended := make(chan error)
