@@ -148,7 +148,7 @@ func makeImage(ctx context.Context, w work, given string) (image string, remove 
 	f.shell(ctx, `mkdir -p "$0/source" "$0/programs" "$0/tmp" && git ls-files -z | tar --null -T - -cf - | tar -xf - -C "$0/source"`)
 	f.compile(ctx, ".", "onkubernetes", "build", "./scripts/onkubernetes")
 	w.fill(ctx, f)
-	f.shell(ctx, `chmod -R a+rX "$0"`)
+	f.shell(ctx, `chmod -R a+rX "$0" && chmod 1777 "$0/tmp"`)
 	img, err := f.image()
 	if err = errors.Join(f.err, err); err != nil {
 		return "", nil, err
