@@ -1,17 +1,14 @@
 package main
 
 import (
-	"archive/tar"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"sigs.k8s.io/yaml"
 )
 
@@ -168,24 +165,6 @@ func TestTheResultsOfAllPiecesAreOneTotal(t *testing.T) {
 		if err != nil || string(kept) != c.files[1] {
 			t.Errorf("%s: the output of a piece: %v\n%s", name, err, kept)
 		}
-	}
-}
-
-func TestTheImageHasAFileOnceThatHasSeveralNames(t *testing.T) {
-	t.Parallel()
-	f := &files{root: filepath.Join(t.TempDir(), "root")}
-	write(t, filepath.Join(f.root, "kubernetes"), "program")
-	err := os.Symlink("kubernetes", filepath.Join(f.root, "etcd"))
-	img, err2 := f.image()
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
-	sizes, files := map[string]int64{}, tar.NewReader(mutate.Extract(img))
-	for h, err := files.Next(); err == nil; h, err = files.Next() {
-		sizes[h.Name+h.Linkname] = h.Size
-	}
-	if want := map[string]int64{"kubernetes": 7, "etcdkubernetes": 0}; !maps.Equal(sizes, want) {
-		t.Errorf("got %v, want %v", sizes, want)
 	}
 }
 
