@@ -5,33 +5,29 @@
 #   scripts/image.sh                                    fakecloud:dev, ccm-from-scratch:dev, machine-controller:dev
 #   IMAGE=registry.example/ccm:v1 scripts/image.sh ccm-from-scratch
 #   OUT=out/images ARCH=arm64 scripts/image.sh          as files, out/images/<name>.tar, with what each
-#                                                       program is built from, <name>.arm64.spdx.json
+#                                                       program is built from, <name>.arm64.cdx.json
 #   OUT=out/images ARCH="amd64 arm64" TAG=v1 scripts/image.sh
 #                                                       one file for both: an OCI archive with an index
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- fakecloud ccm-from-scratch machine-controller
-if [ -n "${IMAGE:-}" ] && [ $# -gt 1 ]; then
-	echo "IMAGE=$IMAGE: which one? scripts/image.sh ccm-from-scratch, or another one" >&2
+fail() {
+	echo "$1" >&2
 	exit 2
-fi
+}
+[ -z "${IMAGE:-}" ] || [ $# = 1 ] || fail "IMAGE=$IMAGE: which one? scripts/image.sh ccm-from-scratch, or another one"
 scripts/need.sh go
 arches=${ARCH:-$(go env GOARCH)}
 several=$(echo "$arches" | grep ' [^ ]' || :)
 if [ -n "${OUT:-}" ]; then
 	out=$OUT
 	mkdir -p "$out"
+	bills=$(scripts/tool.sh cyclonedx-gomod)
 	# Files may be published: they must not depend on this folder. Other images share Go's cache with all other builds.
 	export GOFLAGS="${GOFLAGS:-} -trimpath"
 else
-	if [ -n "$several" ]; then
-		echo "ARCH=$ARCH: Docker takes one architecture: set OUT=folder for an archive of several" >&2
-		exit 2
-	fi
-	scripts/need.sh docker || {
-		echo "without Docker, OUT=folder keeps the images as files" >&2
-		exit 1
-	}
+	[ -z "$several" ] || fail "ARCH=$ARCH: Docker takes one architecture: set OUT=folder for an archive of several"
+	scripts/need.sh docker || fail "without Docker, OUT=folder keeps the images as files"
 	out=$(mktemp -d)
 	trap 'rm -rf "$out"' EXIT
 	trap 'exit 130' INT TERM HUP
@@ -60,12 +56,9 @@ build() {
 		how="deploy it as ccm/machine/README.md says:"
 		set -- -package ./ccm/cmd/machine-controller -expose 8080 -expose 8081
 		;;
-	*)
-		echo "$name: must be one of fakecloud, ccm-from-scratch, machine-controller" >&2
-		exit 2
-		;;
+	*) fail "$name: must be one of fakecloud, ccm-from-scratch, machine-controller" ;;
 	esac
-	[ -z "${OUT:-}" ] || set -- "$@" -sbom "$out/$name"
+	[ -z "${OUT:-}" ] || set -- "$@" -bills "$bills"
 	for arch in $arches; do set -- "$@" -arch="$arch"; done
 	scripts/progress.sh "compiling $name" go run -v ./scripts/image "$@" -tag "$image" -o "$out/$name.tar" \
 		-label "org.opencontainers.image.title=$name" \

@@ -11,39 +11,31 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 
+fail() {
+	echo "$1" >&2
+	exit 1
+}
 check=
 if [ "${1:-}" = --check ]; then
 	check=1
 	shift
 fi
-if [ $# != 1 ]; then
-	echo "usage: scripts/release.sh [--check] vX.Y.Z" >&2
-	exit 2
-fi
+[ $# = 1 ] || fail "usage: scripts/release.sh [--check] vX.Y.Z"
 tag=$1
 version=${tag#v}
-if ! [[ $tag =~ ^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$ ]]; then
-	echo "$tag: must be a version such as v1.2.3 or v1.2.3-rc.1" >&2
-	exit 2
-fi
-if ! git rev-parse -q --verify "refs/tags/$tag^{commit}" >/dev/null; then
-	echo "$tag: there is no such tag: make it with git tag -s $tag" >&2
-	exit 1
-fi
+[[ $tag =~ ^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$ ]] ||
+	fail "$tag: must be a version such as v1.2.3 or v1.2.3-rc.1"
+commit=$(git rev-parse -q --verify "refs/tags/$tag^{commit}") || fail "$tag: there is no such tag: make it with git tag -s $tag"
 # These modules are released with the root module, at the same version.
 for module in e2e fakecloud fakecloud/gomegacloud; do
-	if [ "$(git rev-parse -q --verify "refs/tags/$module/$tag^{commit}")" != "$(git rev-parse "refs/tags/$tag^{commit}")" ]; then
-		echo "$module/$tag: must be a tag of the same commit: make it with git tag -s $module/$tag $tag^{}" >&2
-		exit 1
-	fi
+	[ "$(git rev-parse -q --verify "refs/tags/$module/$tag^{commit}")" = "$commit" ] ||
+		fail "$module/$tag: must be a tag of the same commit: make it with git tag -s $module/$tag $tag^{}"
 done
 own=github.com/ccm-from-scratch/ccm-from-scratch
 for file in go.mod e2e/hetzner/go.mod fakecloud/gomegacloud/go.mod; do
 	while read -r module required; do
-		if [ "$required" != "$tag" ]; then
-			echo "$tag: its $file requires ${module#"$own"/} $required, must be $tag: change that and go.work, and move the tags" >&2
-			exit 1
-		fi
+		[ "$required" = "$tag" ] ||
+			fail "$tag: its $file requires ${module#"$own"/} $required, must be $tag: change that and go.work, and move the tags"
 	done < <(git show "$tag:$file" | awk -v own="$own" 'index($1, own) == 1 {print $1, $2}')
 done
 # What stands below the version's heading, until the next version or the links.
@@ -51,15 +43,10 @@ notes=$(git show "$tag:CHANGELOG.md" | awk -v heading="## [$version]" '
 	index($0, heading) == 1 {on = 1; next}
 	/^## / || /^\[[^]]*\]: / {on = 0}
 	on')
-if [ -z "${notes//[[:space:]]/}" ]; then
-	echo "$tag: CHANGELOG.md of the tag has nothing below \"## [$version]\": describe the version there and move the tag" >&2
-	exit 1
-fi
+[ -n "${notes//[[:space:]]/}" ] ||
+	fail "$tag: CHANGELOG.md of the tag has nothing below \"## [$version]\": describe the version there and move the tag"
 out=${OUT:-$root/out/release/$tag}
-if [ -z "$check" ] && [ -e "$out" ]; then
-	echo "$out exists: remove it first" >&2
-	exit 1
-fi
+[ -n "$check" ] || [ ! -e "$out" ] || fail "$out exists: remove it first"
 
 run() {
 	echo "+ $*" >&2

@@ -12,6 +12,7 @@ for name in "$@"; do
 	actionlint) package=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 ;;
 	controller-gen) package=sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 ;;
 	crane) package=github.com/google/go-containerregistry/cmd/crane@v0.22.1 ;;
+	cyclonedx-gomod) package=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0 ;;
 	golangci-lint) package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 ;;
 	gotestsum) package=gotest.tools/gotestsum@v1.13.0 ;;
 	govulncheck) package=golang.org/x/vuln/cmd/govulncheck@v1.9.0 ;;

@@ -23,11 +23,7 @@ func TestFromOutside(t *testing.T) {
 		t.Skip("downloads all modules")
 	}
 	checkout, bin := filepath.Join("..", ".."), t.TempDir()
-	env, err := proxy(t.Context(), checkout, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	version, err := requiredVersion(checkout)
+	env, version, err := proxy(t.Context(), checkout, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +34,9 @@ func TestFromOutside(t *testing.T) {
 	tests := map[string]func(*outsider){
 		"programs are installed":        (*outsider).programsAreInstalled,
 		"the repository of another CCM": (*outsider).userOfTheSuite,
-	}
-	for name, user := range users {
-		tests[name] = func(o *outsider) { o.user(user.requires, user.text) }
+		"a user of fakecloud":           (*outsider).userOfFakecloud,
+		"a user of Gomega":              func(o *outsider) { o.user(gomegacloud, userOfGomega) },
+		"a user of the CCM":             func(o *outsider) { o.user(root, userOfTheCCM) },
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,9 +94,7 @@ func (o *outsider) programsAreInstalled() {
 	}
 }
 
-// users are modules of users, each with one file, and the module of ours that they require.
-var users = map[string]struct{ requires, text string }{
-	"a user of fakecloud": {fakecloud, `package controller
+const userOfFakecloud = `package controller
 
 import (
 	"testing"
@@ -109,15 +103,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 func TestController(t *testing.T) {
 	cloud := fakecloud.New(fakecloud.Options{})
 	defer cloud.Close()
-	if _, err := cloud.Faults().Add(t.Context(), fault.Rule{Method: "POST", First: 1, Effect: fault.APIError("conflict")}); err != nil {
-		t.Fatal(err)
-	}
 	server, _, err := cloud.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
 		Name: "a", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"}, Labels: labels.Set{"a": "b"},
 	})
@@ -125,8 +115,9 @@ func TestController(t *testing.T) {
 		t.Fatal(server, err)
 	}
 }
-`},
-	"a user of Gomega": {gomegacloud, `package controller
+`
+
+const userOfGomega = `package controller
 
 import (
 	"testing"
@@ -140,8 +131,9 @@ import (
 func TestController(t *testing.T) {
 	gomega.NewWithT(t).Expect(fakecloudtest.New(t)).To(gomegacloud.HaveRequested("create_server", 0))
 }
-`},
-	"a user of the CCM": {root, `package main
+`
+
+const userOfTheCCM = `package main
 
 import (
 	"testing"
@@ -150,36 +142,31 @@ import (
 )
 
 func TestCCM(t *testing.T) {
-	if _, err := ccm.ConfigFromEnv(func(string) (string, bool) { return "", false }); err == nil {
-		t.Error("no token, and no error")
-	}
 	if ccm.New(ccm.Config{Token: "t"}).ProviderName() != ccm.ProviderName {
 		t.Error("another name")
 	}
 }
-`},
-}
+`
 
-// older is a Kubernetes minor that other controllers still use.
-const older = "k8s.io/apimachinery v0.34.1"
-
-// user compiles the tests of a user's module. One of fakecloud keeps its Kubernetes minor, and gets no heavy modules.
-func (o *outsider) user(module, text string) {
+// user compiles the tests of a module that requires others, such as one of ours. It returns the modules that it gets.
+func (o *outsider) user(required, text string, others ...string) (modules string) {
 	dir := o.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "user_test.go"), []byte(text), 0o600); err != nil {
 		o.Fatal(err)
 	}
 	o.run(dir, "go", "mod", "init", "example.com/user")
-	o.run(dir, "go", "mod", "edit", "-require="+module+"@"+o.version)
-	if module == fakecloud {
-		o.run(dir, "go", "mod", "edit", "-require="+strings.Replace(older, " ", "@", 1))
+	for _, m := range append(others, required+"@"+o.version) {
+		o.run(dir, "go", "mod", "edit", "-require="+m)
 	}
 	o.run(dir, "go", "mod", "tidy")
 	o.build(dir, "test", "./...")
-	if module != fakecloud {
-		return
-	}
-	modules := o.run(dir, "go", "list", "-m", "all")
+	return o.run(dir, "go", "list", "-m", "all")
+}
+
+// userOfFakecloud keeps a Kubernetes minor that other controllers still use, and gets no heavy modules.
+func (o *outsider) userOfFakecloud() {
+	const older = "k8s.io/apimachinery v0.34.1"
+	modules := o.user(fakecloud, userOfFakecloud, strings.Replace(older, " ", "@", 1))
 	if !strings.Contains(modules, older+"\n") {
 		o.Errorf("it is no longer %s: %s", older, modules)
 	}

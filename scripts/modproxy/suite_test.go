@@ -8,25 +8,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
-	"golang.org/x/mod/modfile"
 )
 
-// guide is what the guide says of the repository of a cloud-controller-manager (CCM) that tests itself with the suite.
-type guide struct {
-	description, test, workflow string
-	module, binary              string // commands
-}
-
-func readGuide(t *testing.T) (g guide) {
+// guideBlocks returns the blocks of the guide for the repository of another cloud-controller-manager (CCM), by language.
+func guideBlocks(t *testing.T) map[string][]string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "e2e", "PORTING.md"))
+	page, err := os.ReadFile("../../e2e/PORTING.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string][]string{}
-	for _, found := range regexp.MustCompile("(?ms)^<!-- run by TestFromOutside -->\n```([a-z]+)\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
+	block := regexp.MustCompile("(?ms)^<!-- run by TestFromOutside -->\n```([a-z]+)\n(.*?)^```$")
+	for _, found := range block.FindAllStringSubmatch(string(page), -1) {
 		all[found[1]] = append(all[found[1]], found[2])
 	}
 	if len(all["yaml"]) != 2 || len(all["sh"]) != 2 || len(all["go"]) != 1 {
@@ -35,81 +28,23 @@ func readGuide(t *testing.T) (g guide) {
 	if n := strings.Count(all["go"][0], "\n"); n > 17 {
 		t.Errorf("the test has %d lines, and was promised to have about 15", n)
 	}
-	return guide{all["yaml"][0], all["go"][0], all["yaml"][1], all["sh"][0], all["sh"][1]}
-}
-
-// lastStep returns the command of the last step of the workflow.
-func (g guide) lastStep(t *testing.T) string {
-	t.Helper()
-	var w struct {
-		Jobs map[string]struct {
-			Steps []struct{ Run string }
-		}
-	}
-	if err := yaml.Unmarshal([]byte(g.workflow), &w); err != nil {
-		t.Fatal(err)
-	}
-	steps := w.Jobs["conformance"].Steps
-	return steps[len(steps)-1].Run
-}
-
-// aCCM is the repository of a CCM: a copy of the example CCM, with the folder e2e of the guide. It returns its folder.
-func (o *outsider) aCCM(g guide) string {
-	o.Helper()
-	dir, example := o.TempDir(), filepath.Join("..", "..", "ccm", "example")
-	files := map[string]string{"e2e/ccm.yaml": g.description, "e2e/e2e_test.go": g.test}
-	sources, err := filepath.Glob(filepath.Join(example, "provider", "*.go"))
-	if err != nil {
-		o.Fatal(err)
-	}
-	for _, path := range append(sources, filepath.Join(example, "main.go"), filepath.Join(example, "manifest.yaml")) {
-		name, err := filepath.Rel(example, path)
-		if err != nil {
-			o.Fatal(err)
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			o.Fatal(err)
-		}
-		if !strings.HasSuffix(name, "_test.go") {
-			files[filepath.ToSlash(name)] = strings.ReplaceAll(string(text), root+"/ccm/example", "example.com/my-ccm")
-		}
-	}
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			o.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			o.Fatal(err)
-		}
-	}
-	o.run(dir, "go", "mod", "init", "example.com/my-ccm")
-	for _, r := range kubernetesOf(o.T) {
-		o.run(dir, "go", "mod", "edit", "-require="+r)
-	}
-	o.run(dir, "go", "mod", "tidy")
-	return dir
-}
-
-// kubernetesOf returns what the checkout requires of Kubernetes. The newest one may be another minor.
-func kubernetesOf(t *testing.T) (all []string) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := modfile.ParseLax("go.mod", text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range file.Require {
-		if strings.HasPrefix(r.Mod.Path, "k8s.io/") && !r.Indirect {
-			all = append(all, r.Mod.String())
-		}
-	}
 	return all
 }
+
+// lastStep returns the command of the last step of a workflow.
+func lastStep(t *testing.T, workflow string) string {
+	t.Helper()
+	all := regexp.MustCompile(`(?m)^ +- run: (.+)$`).FindAllStringSubmatch(workflow, -1)
+	return all[len(all)-1][1]
+}
+
+// aCCM makes the repository of a CCM: a copy of the example CCM, with the Kubernetes of the checkout. The newest may be another minor.
+const aCCM = `cp -R "$0/ccm/example/." . && rm provider/*_test.go
+sed -i.orig 's|github.com/ccm-from-scratch/ccm-from-scratch/ccm/example|example.com/my-ccm|' main.go provider/*.go
+go mod init example.com/my-ccm
+go mod edit $(awk '$1 ~ "^k8s.io/" && !/indirect/ {print "-require=" $1 "@" $2}' "$0/go.mod")
+go mod tidy
+mkdir e2e && printf %s "$1" >e2e/ccm.yaml && printf %s "$2" >e2e/e2e_test.go`
 
 // unwanted are modules that no user of the suite may get: of one cloud, of our CCM, and of builders of images.
 var unwanted = []string{
@@ -118,14 +53,15 @@ var unwanted = []string{
 }
 
 func (o *outsider) userOfTheSuite() {
-	g := readGuide(o.T)
-	dir := o.aCCM(g)
+	guide, dir := guideBlocks(o.T), o.TempDir()
+	checkout, err := filepath.Abs("../..")
+	if err != nil {
+		o.Fatal(err)
+	}
+	o.run(dir, "bash", "-euc", aCCM, checkout, guide["yaml"][0], guide["go"][0])
 	e2eFolder := filepath.Join(dir, "e2e")
-	o.run(e2eFolder, "bash", "-euc", g.module)
+	o.run(e2eFolder, "bash", "-euc", guide["sh"][0])
 	modules := strings.Fields(o.run(e2eFolder, "go", "list", "-m", "-f", "{{.Path}}", "all"))
-	compiled := strings.Fields(o.run(e2eFolder, "go", "list", "-deps", "-test", "-f", "{{with .Module}}{{.Path}}{{end}}", "."))
-	slices.Sort(compiled)
-	o.Logf("the specs are compiled from %d modules, of %d in the graph", len(slices.Compact(compiled)), len(modules))
 	if !slices.Contains(modules, e2e) {
 		o.Errorf("the user does not get the suite: %v", modules)
 	}
@@ -139,11 +75,11 @@ func (o *outsider) userOfTheSuite() {
 	if !o.compile {
 		return
 	}
-	if dry := o.run(e2eFolder, "bash", "-euc", g.binary); !regexp.MustCompile(`Ran [1-9]\d* of \d+ Specs`).MatchString(dry) {
+	if dry := o.run(e2eFolder, "bash", "-euc", guide["sh"][1]); !regexp.MustCompile(`Ran [1-9]\d* of \d+ Specs`).MatchString(dry) {
 		o.Errorf("the program has no specs with the labels: %s", dry)
 	}
 	// The last step of the workflow, with a few of the specs.
-	step := strings.Replace(g.lastStep(o.T), "--procs=8", "--procs=2 --focus='"+strings.Join(few, "|")+"'", 1)
+	step := strings.Replace(lastStep(o.T, guide["yaml"][1]), "--procs=8", "--procs=2 --focus='"+strings.Join(few, "|")+"'", 1)
 	printed := o.run(dir, "bash", "-euc", step)
 	text, err := os.ReadFile(filepath.Join(e2eFolder, "out", "specs.json"))
 	if err != nil {

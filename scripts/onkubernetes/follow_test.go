@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -26,14 +24,13 @@ import (
 // cluster answers as kubectl does. The test makes and ends the pods of the Job.
 type cluster struct {
 	sync.Mutex
-	pods       map[string]corev1.Pod
-	logs       map[string]string
-	conditions string // of the Job
-	away       error
-	job        *batchv1.Job
+	pods map[string]corev1.Pod
+	logs map[string]string
+	away error
+	job  *batchv1.Job
 }
 
-func (c *cluster) kubectl(ctx context.Context, in []byte, args ...string) (string, error) {
+func (c *cluster) kubectl(ctx context.Context, in string, args ...string) (string, error) {
 	c.Lock()
 	defer c.Unlock()
 	switch command := strings.Join(args, " "); {
@@ -41,18 +38,23 @@ func (c *cluster) kubectl(ctx context.Context, in []byte, args ...string) (strin
 		return "", ctx.Err()
 	case command == "create --filename=-":
 		c.job = &batchv1.Job{}
-		return "", yaml.UnmarshalStrict(in, c.job)
-	case command == "delete job "+c.job.Name+" --cascade=foreground --ignore-not-found --timeout=1m":
+		return "", yaml.UnmarshalStrict([]byte(in), c.job)
+	case strings.HasPrefix(command, "delete job ccm-sim-1 --cascade=foreground --ignore-not-found"):
 		c.job = nil
 		return "", nil
 	case c.away != nil:
 		return "", c.away
-	case strings.HasPrefix(command, "get job "+c.job.Name+" "):
-		return c.conditions, nil
-	case strings.HasPrefix(command, "get pods --selector=batch.kubernetes.io/job-name="+c.job.Name+" --output=jsonpath="):
+	case strings.HasPrefix(command, "get jobs,pods --selector=app.kubernetes.io/instance=ccm-sim-1 "):
+		all := []any{}
+		if c.job != nil {
+			all = append(all, c.job)
+		}
+		for _, p := range c.pods {
+			all = append(all, p)
+		}
 		var list any
-		text, err := json.Marshal(corev1.PodList{Items: slices.Collect(maps.Values(c.pods))})
-		printer := jsonpath.New("pods").AllowMissingKeys(true)
+		text, err := json.Marshal(map[string]any{"items": all})
+		printer := jsonpath.New("").AllowMissingKeys(true)
 		err = errors.Join(err, json.Unmarshal(text, &list), printer.Parse(strings.TrimPrefix(args[3], "--output=jsonpath=")))
 		var out strings.Builder
 		err = errors.Join(err, printer.Execute(&out, list))
@@ -63,23 +65,36 @@ func (c *cluster) kubectl(ctx context.Context, in []byte, args ...string) (strin
 	return "", fmt.Errorf("kubectl %v", args)
 }
 
-// pod makes a pod of a piece in a phase. Without a log, its node is gone.
-func (c *cluster) pod(name string, piece int, phase corev1.PodPhase, log string, change ...func(*corev1.PodStatus)) {
+// pod makes a pod of a piece in a phase. Without a log, its node is gone. Without a reason, its container has no state.
+func (c *cluster) pod(name string, piece int, phase corev1.PodPhase, log, reason string, conditions ...corev1.PodCondition) {
 	c.Lock()
 	defer c.Unlock()
-	pod := corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
+	pod := corev1.Pod{Status: corev1.PodStatus{Phase: phase, Conditions: conditions}}
 	pod.Name, pod.Annotations = name, map[string]string{batchv1.JobCompletionIndexAnnotation: strconv.Itoa(piece)}
-	for _, f := range change {
-		f(&pod.Status)
+	switch {
+	case reason == "":
+	case phase == corev1.PodPending:
+		waiting := &corev1.ContainerStateWaiting{Reason: reason, Message: "no such host"}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: waiting}}}
+	default:
+		terminated := &corev1.ContainerStateTerminated{Reason: reason}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: terminated}}}
 	}
 	c.pods[name], c.logs[name] = pod, log
 }
 
-// answers changes the answers about the Job.
-func (c *cluster) answers(conditions string, away error) {
+// answers changes the error of all commands.
+func (c *cluster) answers(away error) {
 	c.Lock()
 	defer c.Unlock()
-	c.conditions, c.away = conditions, away
+	c.away = away
+}
+
+// changes changes the Job.
+func (c *cluster) changes(change func(**batchv1.Job)) {
+	c.Lock()
+	defer c.Unlock()
+	change(&c.job)
 }
 
 // follow runs the simulation of 30 seeds in three pieces. The script begins between two looks at the cluster. It fails unless the run
@@ -89,11 +104,13 @@ func follow(t *testing.T, script func(c *cluster, stop func()), want map[int]res
 	synctest.Test(t, func(t *testing.T) {
 		w, job := simulation(t, "SHARDS", "3")
 		c := &cluster{pods: map[string]corev1.Pod{}, logs: map[string]string{}}
-		ctx, stop := context.WithCancelCause(t.Context())
+		limited, cancel := context.WithTimeout(t.Context(), time.Hour) // of the virtual clock
+		defer cancel()
+		ctx, stop := context.WithCancelCause(limited)
 		var out strings.Builder
-		f := &follower{work: w, job: job, out: &out, kubectl: c.kubectl, results: map[int]result{}, looked: map[string]bool{}}
+		f := &follower{work: w, out: &out, kubectl: c.kubectl, results: map[int]result{}, looked: map[string]bool{}}
 		ended := make(chan error)
-		go func() { ended <- errors.Join(f.run(ctx), w.verdict(f.results)) }()
+		go func() { ended <- errors.Join(f.run(ctx, job), w.verdict(f.results)) }()
 		time.Sleep(poll / 2)
 		script(c, func() { stop(errors.New("Ctrl-C")) })
 		err := <-ended
@@ -110,70 +127,53 @@ func follow(t *testing.T, script func(c *cluster, stop func()), want map[int]res
 }
 
 // simulation returns that of 30 seeds, and its Job.
-func simulation(t *testing.T, pairs ...string) (work, *batchv1.Job) {
+func simulation(t *testing.T, pairs ...string) (w work, job string) {
 	t.Helper()
-	getenv := env(append([]string{"SEEDS", "30"}, pairs...)...)
-	w, err := newWork("sim", getenv)
-	if err != nil {
+	w, err := newWork("sim", env(append([]string{"SEEDS", "30"}, pairs...)...))
+	template, err2 := os.ReadFile("../../e2e/k8s/job.yaml")
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	job, err := newJob(w, "../../"+template, getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w, job
+	w.env["NAME"] = "ccm-sim-1"
+	return w, w.job(string(template))
 }
 
 func found(text string, failed bool) result {
 	return result{Failed: failed, Files: map[string][]byte{"ccm-sim.txt": []byte(text)}}
 }
 
-func logOf(r result) string {
-	var b strings.Builder
-	_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: []byte("the output of a program")})
-	_ = r.print(&b)
-	return b.String()
-}
-
 func TestEachPieceIsCollectedOnce(t *testing.T) {
 	follow(t, func(c *cluster, _ func()) {
-		c.pod("a", 0, corev1.PodSucceeded, logOf(found("zero", false)))
-		c.pod("b", 1, corev1.PodFailed, "a log without a result", func(s *corev1.PodStatus) {
-			terminated := &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 137}
-			s.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: terminated}}}
-			s.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Message: "evicting"}}
-		})
-		c.pod("c", 2, corev1.PodRunning, "")
-		time.Sleep(4 * poll)
-		c.pod("d", 1, corev1.PodSucceeded, logOf(found("one", false)))
-		c.pod("c", 2, corev1.PodFailed, logOf(found("two", true)))
+		c.pod("a", 0, corev1.PodSucceeded, found("zero", false).String(), "Completed")
+		c.pod("b", 1, corev1.PodFailed, "a log without a result", "Error",
+			corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Message: "evicting"})
+		c.pod("c", 2, corev1.PodRunning, "", "")
+		time.Sleep(40 * poll)
+		c.pod("d", 1, corev1.PodSucceeded, found("one", false).String(), "Completed")
+		c.pod("c", 2, corev1.PodFailed, "the output of a program"+found("two", true).String(), "Error")
 	}, map[int]result{0: found("zero", false), 1: found("one", false), 2: found("two", true)},
 		"piece 2 failed; alone here: make sim FIRST=21 SEEDS=10",
-		"piece 1: the pod b ended without a result: its log has no whole result: Error evicting\n",
-		"sim: 1 of 3 done, 1 running, 0 failed, 12s, about 24s left\n", "sim: 3 of 3 done, 0 running, 1 failed, 15s\n")
+		"piece 1: the pod b ended without a result: its log has no whole result: unexpected end of JSON input: Error evicting\n",
+		"sim: 1 of 3 done, 1 running, 0 failed after 2m0s, about 4m0s left\n", "sim: 3 of 3 done, 0 running, 1 failed after 2m0s\n")
 }
 
 func TestARunEndsAndItsJobGoes(t *testing.T) {
-	lost := "piece 1 has no result; alone here: make sim FIRST=11 SEEDS=10"
 	for failure, script := range map[string]func(c *cluster, stop func()){
-		"Ctrl-C":     func(_ *cluster, stop func()) { stop() },
-		"(NotFound)": func(c *cluster, _ func()) { c.answers("", errors.New("Error from server (NotFound): not found")) },
-		"(Forbidden)": func(c *cluster, _ func()) {
-			c.answers("", errors.New("Error from server (Forbidden): pods is forbidden"))
+		"Ctrl-C":                    func(_ *cluster, stop func()) { stop() },
+		"the Job ccm-sim-1 is gone": func(c *cluster, _ func()) { c.changes(func(job **batchv1.Job) { *job = nil }) },
+		"(Forbidden)":               func(c *cluster, _ func()) { c.answers(errors.New("Error (Forbidden): pods is forbidden")) },
+		"ImagePullBackOff no such host: correct IMAGE:": func(c *cluster, _ func()) {
+			c.pod("e", 1, corev1.PodPending, "", "ImagePullBackOff")
 		},
-		"does not start: ImagePullBackOff no such host: correct IMAGE": func(c *cluster, _ func()) {
-			waiting := &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}
-			c.pod("e", 1, corev1.PodPending, "", func(s *corev1.PodStatus) {
-				s.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: waiting}}}
+		"piece 1 has no result; alone here: make sim FIRST=11": func(c *cluster, _ func()) {
+			c.pod("e", 1, corev1.PodSucceeded, "", "Completed") // its node is drained before its log is read
+			c.changes(func(job **batchv1.Job) {
+				(*job).Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete}}
 			})
-		},
-		lost: func(c *cluster, _ func()) {
-			c.pod("e", 1, corev1.PodSucceeded, "") // its node is drained before its log is read
-			c.answers("SuccessCriteriaMet Complete", nil)
 		},
 	} {
 		follow(t, func(c *cluster, stop func()) {
-			c.pod("a", 0, corev1.PodSucceeded, logOf(found("zero", false)))
+			c.pod("a", 0, corev1.PodSucceeded, found("zero", false).String(), "Completed")
 			time.Sleep(poll)
 			script(c, stop)
 		}, map[int]result{0: found("zero", false)}, failure)
@@ -183,38 +183,24 @@ func TestARunEndsAndItsJobGoes(t *testing.T) {
 func TestAnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
 	all := found("", false)
 	follow(t, func(c *cluster, _ func()) {
-		c.answers("", errors.New("etcd is away"))
+		c.answers(errors.New("etcd is away"))
 		time.Sleep(4 * poll)
-		c.answers("", nil)
-		c.pod("a", 0, corev1.PodPending, "", func(s *corev1.PodStatus) {
-			s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Message: "too little memory"}}
-		})
+		c.answers(nil)
+		c.pod("a", 0, corev1.PodPending, "", "", corev1.PodCondition{Type: corev1.PodScheduled, Message: "too little memory"})
 		time.Sleep(4 * poll)
 		for piece, name := range []string{"a", "b", "c"} {
-			c.pod(name, piece, corev1.PodSucceeded, logOf(all))
+			c.pod(name, piece, corev1.PodSucceeded, all.String(), "Completed")
 		}
-	}, map[int]result{0: all, 1: all, 2: all}, "", "is asked again: etcd is away", "; pods wait: too little memory\n")
-}
-
-func TestAResultPassesThroughALog(t *testing.T) {
-	t.Parallel()
-	noise := make([]byte, 100_000) // that cannot be compressed
-	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
-	r := result{Failed: true, Files: map[string][]byte{"a": noise}}
-	log := logOf(r)
-	if got, err := readResult(log); err != nil || !reflect.DeepEqual(got, r) {
-		t.Errorf("got %v, %v", got.Failed, err)
-	}
-	for _, part := range []string{log[len(log)/2:], log[:len(log)/2], log[:len(log)/3] + log[len(log)/2:], "no result\n"} {
-		if got, err := readResult(part); err == nil {
-			t.Errorf("a part of the log is a result: %d files", len(got.Files))
-		}
-	}
+	}, map[int]result{0: all, 1: all, 2: all}, "", "is asked again: etcd is away", "; pods wait: too little memory")
 }
 
 func TestTheJobRetriesAnEvictedPieceAndNoFailedOne(t *testing.T) {
 	t.Parallel()
-	_, job := simulation(t, "SHARDS", "10", "PARALLELISM", "4", "CPU", "2")
+	_, text := simulation(t, "SHARDS", "10", "PARALLELISM", "4", "CPU", "2")
+	var job batchv1.Job
+	if err := yaml.UnmarshalStrict([]byte(text), &job); err != nil {
+		t.Fatal(err)
+	}
 	s, c := job.Spec, job.Spec.Template.Spec.Containers[0]
 	rules := s.PodFailurePolicy.Rules
 	if *s.CompletionMode != batchv1.IndexedCompletion || *s.Completions != 10 || *s.Parallelism != 4 || *s.BackoffLimitPerIndex != 3 ||
@@ -223,12 +209,11 @@ func TestTheJobRetriesAnEvictedPieceAndNoFailedOne(t *testing.T) {
 		rules[1].Action != batchv1.PodFailurePolicyActionFailIndex || !slices.Equal(rules[1].OnExitCodes.Values, []int32{failedCode}) {
 		t.Errorf("got %+v", s)
 	}
-	if got := c.Command[2]; got != "sim" || c.Resources.Requests.Cpu().String() != "2" || c.Resources.Requests.Memory().String() != "1Gi" {
+	if got := c.Command[2]; got != "sim" || c.Resources.Requests.Cpu().String() != "2" || c.Resources.Requests.Memory().String() != "1Gi" ||
+		!slices.Contains(c.Env, corev1.EnvVar{Name: "SEEDS", Value: "30"}) {
 		t.Errorf("the container: %+v", c)
 	}
-	for _, e := range []corev1.EnvVar{{Name: "GOMAXPROCS", Value: "2"}, {Name: "SHARDS", Value: "10"}} {
-		if !slices.Contains(c.Env, e) {
-			t.Errorf("the environment lacks %v: %v", e, c.Env)
-		}
+	if s.Template.Labels["app.kubernetes.io/instance"] != job.Name {
+		t.Errorf("its pods are not found: %v", s.Template.Labels)
 	}
 }

@@ -1,27 +1,25 @@
 package main
 
 import (
-	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"sigs.k8s.io/yaml"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/scripts/image/oci"
 )
 
 const (
@@ -52,67 +50,37 @@ func (f *files) run(ctx context.Context, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// compile puts a program into the image. The arguments are those of go: build or test -c, flags, and the package at the end.
-func (f *files) compile(ctx context.Context, program string, args ...string) {
-	last := len(args) - 1
-	f.run(ctx, append(append([]string{"scripts/progress.sh", "compiling " + program, "go"}, args[:last]...), "-o",
-		filepath.Join(f.root, programs, program), args[last])...)
+// shell runs a script with the folder as $0.
+func (f *files) shell(ctx context.Context, script string, args ...string) {
+	f.run(ctx, append([]string{"sh", "-euc", script, f.root}, args...)...)
 }
 
-// copy puts a file of this machine into the image.
-func (f *files) copy(from, to string) {
-	content, err := os.ReadFile(from)
-	if err == nil {
-		f.write(to, content)
-	}
-	f.err = errors.Join(f.err, err)
+// compile puts programs into their folder. The arguments are those of go in a folder: build or test, flags, and packages.
+func (f *files) compile(ctx context.Context, folder, program string, args ...string) {
+	f.run(ctx, append([]string{"scripts/progress.sh", "compiling " + cmp.Or(program, "the programs"), "go", "-C", folder, args[0],
+		"-v", "-o", filepath.Join(f.root, programs) + "/" + program}, args[1:]...)...)
 }
 
-func (f *files) write(to string, content []byte) {
-	to = filepath.Join(f.root, to)
-	f.err = errors.Join(f.err, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, content, 0o755))
-}
-
-// library matches a line of ldd: the file of a library, or of its loader.
-var library = regexp.MustCompile(`(/\S+) \(0x`)
-
-// tools puts programs of this machine into the image, with their libraries. Not every machine can pull the image of a distribution.
-func (f *files) tools(ctx context.Context, names ...string) {
-	if runtime.GOOS != "linux" {
-		f.err = errors.Join(f.err, errors.New("the specs need a shell in their image, which is that of this machine: run this on Linux"))
-		return
-	}
-	for _, tool := range names {
-		path, err := exec.LookPath(tool)
-		if err != nil {
-			f.err = errors.Join(f.err, err)
-			continue
-		}
-		f.copy(path, "/bin/"+tool)
-		out, _ := exec.CommandContext(ctx, "ldd", path).Output() // it fails for a program without libraries
-		for _, found := range library.FindAllStringSubmatch(string(out), -1) {
-			f.copy(found[1], found[1])
-		}
-	}
-}
-
-// compiler stands in for go in the image: it gives the programs that the specs compile, such as fakecloud.
-const compiler = `#!/bin/sh
-[ "$1 $2" = "build -o" ] && cp ` + programs + `/"${4##*/}" "$3"
-`
+// suite puts programs of this machine into the image, with their libraries, since not every machine can pull the image of a distribution.
+// In place of go, a script gives the programs that the specs compile, such as fakecloud.
+const suite = `[ "$(uname)" = Linux ] || { echo "the image of the specs gets the shell of this machine: run this on Linux" >&2; exit 1; }
+cp -R "$1/." "$0/programs" # a link stays one
+mkdir -p "$0/bin"
+for tool in sh cat cp rm sleep; do
+	tool=$(command -v $tool)
+	cp -L "$tool" "$0/bin"
+	for library in $(ldd "$tool" | grep -o '/[^ ]* (0x' | cut -d' ' -f1); do
+		mkdir -p "$0${library%/*}" && cp -L "$library" "$0$library"
+	done
+done
+printf '#!/bin/sh\n[ "$1 $2" = "build -o" ] && cp /programs/"${4##*/}" "$3"\n' >"$0/bin/go" && chmod +x "$0/bin/go"`
 
 func fillE2E(ctx context.Context, f *files, ccm string) {
-	folder := f.run(ctx, "scripts/gorun.sh", "kind/nodeimage", "kubernetes")
-	f.run(ctx, "cp", "-R", folder+"/.", filepath.Join(f.root, programs)) // a link stays one
-	for _, program := range []string{
-		"./ccm/cmd/machine-controller", "./fakecloud/cmd/fakecloud", "./e2e/cmd/e2e", "github.com/onsi/ginkgo/v2/ginkgo",
-	} {
-		f.compile(ctx, path.Base(program), "build", "-v", program)
-	}
+	f.shell(ctx, suite, f.run(ctx, "scripts/gorun.sh", "kind/nodeimage", "kubernetes"))
+	f.compile(ctx, ".", "", "build", "./ccm/cmd/machine-controller", "./fakecloud/cmd/fakecloud", "./e2e/cmd/e2e",
+		"github.com/onsi/ginkgo/v2/ginkgo")
 	// Ginkgo runs the suite in its folder, and specs read files of the checkout from there.
-	f.compile(ctx, "../source/e2e/hetzner/specs/specs.test", "test", "-v", "-c", "./e2e/hetzner/specs")
-	f.tools(ctx, "sh", "cat", "cp", "rm", "sleep")
-	f.write("/bin/go", []byte(compiler))
+	f.compile(ctx, ".", ".."+source+"/e2e/hetzner/specs/specs.test", "test", "-c", "./e2e/hetzner/specs")
 	f.describe(ctx, ccm)
 }
 
@@ -134,59 +102,40 @@ func (f *files) describe(ctx context.Context, ccm string) {
 		return filepath.Join(filepath.Dir(ccm), name)
 	}
 	if d.Source != "" {
-		f.compile(ctx, "ccm", "-C", here(d.Source), "build", "-v", ".")
+		f.compile(ctx, here(d.Source), "ccm", "build", ".")
 	} else if d.Binary != "" {
-		f.copy(here(d.Binary), programs+"/ccm")
+		f.shell(ctx, `cp -L "$1" "$0/programs/ccm"`, here(d.Binary))
 	}
-	f.copy(ccm, ccm)
-	for _, word := range append(d.DriverCommand, d.Manifest) {
-		if word == d.Manifest && word != "" || strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../") {
-			f.copy(here(word), here(word))
+	for i, word := range append([]string{ccm, d.Manifest}, d.DriverCommand...) {
+		if i < 2 && word != "" || strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../") {
+			f.shell(ctx, `mkdir -p "$0${1%/*}" && cp -L "$1" "$0$1"`, here(word))
 		}
 	}
 }
 
 // image returns an image with the files.
 func (f *files) image() (v1.Image, error) {
-	archive, err := os.Create(f.root + ".tar")
-	if err = errors.Join(f.err, err, os.MkdirAll(filepath.Join(f.root, "tmp"), 0o755)); err != nil {
-		return nil, err
-	}
-	w := tar.NewWriter(archive)
-	if err := errors.Join(w.AddFS(os.DirFS(f.root)), w.Close(), archive.Close()); err != nil {
-		return nil, err
-	}
-	layer, err := tarball.LayerFromFile(archive.Name(), tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithCompressedCaching)
-	if err != nil {
-		return nil, err
-	}
-	base, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
-		Architecture: runtime.GOARCH, OS: "linux", RootFS: v1.RootFS{Type: "layers"}, Config: v1.Config{
-			User: "65532", WorkingDir: source, Env: []string{
-				"PATH=/bin:" + programs, "HOME=/tmp", "KUBEBUILDER_ASSETS=" + programs, "E2E_CLUSTER=embedded", "E2E_OUT=" + results,
-				"E2E_CCM=" + programs + "/ccm", "E2E_MACHINE_CONTROLLER=" + programs + "/machine-controller",
-			},
+	return oci.Image(v1.ConfigFile{Architecture: runtime.GOARCH, Config: v1.Config{
+		User: "65532", WorkingDir: source, Env: []string{
+			"PATH=/bin:" + programs, "HOME=/tmp", "KUBEBUILDER_ASSETS=" + programs, "E2E_CLUSTER=embedded", "E2E_OUT=" + results,
+			"E2E_CCM=" + programs + "/ccm", "E2E_MACHINE_CONTROLLER=" + programs + "/machine-controller",
 		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return mutate.AppendLayers(base, layer)
+	}}, os.DirFS(f.root), gzip.BestSpeed)
 }
 
 // makeImage makes the image of a work and puts it where the cluster finds it: into the registry of the given name, or into the nodes of a
 // kind cluster. It returns the image's name, and a function that removes it from the nodes.
-func makeImage(ctx context.Context, w work, given string) (string, func(), error) {
-	current, err := kubectl(ctx, nil, "config", "current-context")
+func makeImage(ctx context.Context, w work, given string) (image string, remove func(), err error) {
+	current, err := kubectl(ctx, "", "config", "current-context")
 	if err != nil {
 		return "", nil, err
 	}
-	if current = strings.TrimSpace(current); given == "" && !strings.HasPrefix(current, "kind-") {
+	if given == "" && !strings.HasPrefix(current, "kind-") {
 		return "", nil, fmt.Errorf("IMAGE is not set, and the context %s is not that of a kind cluster: set it to a name that you can "+
-			"push and the cluster can pull, such as registry.example.org/team/tests", current)
+			"push and the cluster can pull, such as registry.example.org/team/tests", strings.TrimSpace(current))
 	}
-	tag, err := name.ParseReference(given)
-	if given != "" && err != nil {
+	tag, err := name.NewTag(cmp.Or(given, "localhost/ccm-from-scratch-tests:"+w.env["NAME"]))
+	if err != nil {
 		return "", nil, fmt.Errorf("IMAGE=%s: %w", given, err)
 	}
 	folder, err := os.MkdirTemp("", "onkubernetes-")
@@ -195,55 +144,41 @@ func makeImage(ctx context.Context, w work, given string) (string, func(), error
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	f := &files{root: filepath.Join(folder, "root")}
-	f.err = os.MkdirAll(filepath.Join(f.root, programs), 0o755)
-	f.compile(ctx, "onkubernetes", "build", "-v", "./scripts/onkubernetes")
-	for file := range strings.SplitSeq(f.run(ctx, "git", "ls-files", "-z"), "\x00") { // tests read files of the checkout
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
-			f.copy(file, source+"/"+file)
-		}
-	}
+	// Tests read files of the checkout.
+	f.shell(ctx, `mkdir -p "$0/source" "$0/programs" "$0/tmp" && git ls-files -z | tar --null -T - -cf - | tar -xf - -C "$0/source"`)
+	f.compile(ctx, ".", "onkubernetes", "build", "./scripts/onkubernetes")
 	w.fill(ctx, f)
+	f.shell(ctx, `chmod -R a+rX "$0" && chmod 1777 "$0/tmp"`)
 	img, err := f.image()
-	if err != nil {
-		return "", nil, err
-	}
-	sum, err := img.Digest()
-	if err != nil {
+	if err = errors.Join(f.err, err); err != nil {
 		return "", nil, err
 	}
 	if given == "" {
-		return load(ctx, img, "localhost/ccm-from-scratch-tests:"+sum.Hex[:12], filepath.Join(folder, "image.tar"))
+		err := tarball.WriteToFile(f.root+".tar", tag, img)
+		remove, failed := inNodes(ctx, f.root+".tar", tag.String())
+		return tag.String(), remove, errors.Join(err, failed)
 	}
 	if err := remote.Write(tag, img, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
 		return "", nil, fmt.Errorf("cannot push IMAGE=%s: %w: log in with `docker login`, or name another registry", given, err)
 	}
-	return tag.Context().Name() + "@" + sum.String(), func() {}, nil
+	sum, err := img.Digest()
+	return tag.Context().Name() + "@" + sum.String(), func() {}, err
 }
 
-// load puts an image into the nodes of a kind cluster: containers of this machine.
-func load(ctx context.Context, img v1.Image, tag, archive string) (string, func(), error) {
-	named, err := name.NewTag(tag)
-	if err != nil {
-		return "", nil, err
-	}
-	nodes, failed := kubectl(ctx, nil, "get", "nodes", "--output=jsonpath={.items[*].metadata.name}")
-	if err := errors.Join(failed, tarball.WriteToFile(archive, named, img)); err != nil {
-		return "", nil, err
-	}
-	inNodes := func(ctx context.Context, command string) (err error) {
-		for node := range strings.FieldsSeq(nodes) {
-			script := `docker exec -i "$1" ctr --namespace=k8s.io images ` + command
-			cmd := exec.CommandContext(ctx, "sh", "-c", script, "sh", node, archive, tag)
-			if out, failed := cmd.CombinedOutput(); failed != nil {
-				err = errors.Join(err, fmt.Errorf("in the node %s: %w: %s", node, failed, out))
-			}
+// inNodes puts the image of an archive into the nodes of a kind cluster: containers of this machine.
+func inNodes(ctx context.Context, archive, tag string) (remove func(), err error) {
+	nodes, err := kubectl(ctx, "", "get", "nodes", "--output=jsonpath={.items[*].metadata.name}")
+	ctr := func(ctx context.Context, command string) error {
+		script := `for node in $3; do docker exec -i "$node" ctr --namespace=k8s.io images ` + command + ` || exit; done`
+		out, err := exec.CommandContext(ctx, "sh", "-c", script, "sh", archive, tag, nodes).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("in the nodes %s: %w: %s", nodes, err, out)
 		}
 		return err
 	}
-	remove := func() { _ = inNodes(context.WithoutCancel(ctx), `rm "$3"`) }
-	if err := inNodes(ctx, `import --digests - <"$2"`); err != nil {
+	remove = func() { _ = ctr(context.WithoutCancel(ctx), `rm "$2"`) }
+	if err = errors.Join(err, ctr(ctx, `import --digests - <"$1"`)); err != nil {
 		remove()
-		return "", nil, err
 	}
-	return tag, remove, nil
+	return remove, err
 }

@@ -18,28 +18,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/signal"
-	"slices"
-	"strconv"
 	"syscall"
 	"time"
-
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/yaml"
 )
 
-// template is the file with the Job.
-const template = "e2e/k8s/job.yaml"
-
-// failedCode is the exit code of a pod with a result that is a failure. The template has it, too.
+// failedCode is the exit code of a pod with a result that is a failure. The Job has it, too.
 const failedCode = 3
 
 func main() {
@@ -64,8 +53,13 @@ func run(ctx context.Context, args []string) error {
 	if inPod {
 		return w.pod(ctx, os.Getenv("JOB_COMPLETION_INDEX"))
 	}
-	job, err := newJob(w, template, os.Getenv)
+	template, err := os.ReadFile("e2e/k8s/job.yaml")
 	if err != nil {
+		return err
+	}
+	w.env["NAME"] = fmt.Sprintf("ccm-%s-%s", w.name, time.Now().UTC().Format("20060102-150405"))
+	w.env["IMAGE"] = "not-yet-made" // first, the cluster says whether it takes such a Job
+	if _, err := kubectl(ctx, w.job(string(template)), "create", "--dry-run=server", "--filename=-"); err != nil {
 		return err
 	}
 	begin := time.Now()
@@ -75,39 +69,19 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer remove()
 	fmt.Printf("%s: the image %s is there, after %v\n", w.name, image, time.Since(begin).Round(time.Second))
-	job.Spec.Template.Spec.Containers[0].Image = image
-	f := &follower{work: w, job: job, out: os.Stdout, kubectl: kubectl, results: map[int]result{}, looked: map[string]bool{}}
-	err = f.run(ctx)
+	w.env["IMAGE"] = image
+	f := &follower{work: w, out: os.Stdout, kubectl: kubectl, results: map[int]result{}, looked: map[string]bool{}}
+	err = f.run(ctx, w.job(string(template)))
 	if ctx.Err() == nil {
 		err = errors.Join(err, w.merge(ctx, f.results, os.Stdout), w.verdict(f.results))
 	}
 	return err
 }
 
-// newJob reads the Job of a file and sets everything except the image.
-func newJob(w work, file string, getenv func(string) string) (*batchv1.Job, error) {
-	job := &batchv1.Job{}
-	text, err := os.ReadFile(file)
-	if err = errors.Join(err, yaml.UnmarshalStrict(text, job)); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	job.Name = fmt.Sprintf("ccm-%s-%s", w.name, time.Now().UTC().Format("20060102-150405"))
-	job.Spec.Completions, job.Spec.Parallelism = new(int32(w.pieces)), new(int32(min(w.parallelism, w.pieces)))
-	c := &job.Spec.Template.Spec.Containers[0]
-	c.Command[len(c.Command)-1] = w.name
-	for name, amount := range map[corev1.ResourceName]string{
-		corev1.ResourceCPU: cmp.Or(getenv("CPU"), "1"), corev1.ResourceMemory: cmp.Or(getenv("MEMORY"), w.memory),
-	} {
-		if c.Resources.Requests[name], err = resource.ParseQuantity(amount); err != nil {
-			return nil, fmt.Errorf("CPU or MEMORY: %s: must be such as 1 or 2Gi: %w", amount, err)
-		}
-	}
-	if w.name != "e2e" { // as many seeds or mutants at a time as it has processors, instead of those of the node
-		w.env["GOMAXPROCS"] = strconv.FormatInt(max(1, c.Resources.Requests.Cpu().Value()), 10)
-	}
-	c.Env = nil
-	for _, key := range slices.Sorted(maps.Keys(w.env)) {
-		c.Env = append(c.Env, corev1.EnvVar{Name: key, Value: w.env[key]})
-	}
-	return job, nil
+// job returns the Job of a template, with the settings of the work.
+func (w work) job(template string) string {
+	return os.Expand(template, func(key string) string {
+		text, _ := json.Marshal(w.env[key]) // YAML has the same escapes
+		return string(text[1 : len(text)-1])
+	})
 }

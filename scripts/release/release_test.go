@@ -2,6 +2,7 @@
 package release
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,47 +10,37 @@ import (
 	"testing"
 )
 
+// shell runs a script in a folder and returns all that it prints.
+func shell(t *testing.T, folder, script string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", append([]string{"-euc", script}, args...)...)
+	cmd.Dir = folder
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func must(t *testing.T, folder, script string, args ...string) {
+	t.Helper()
+	if out, err := shell(t, folder, script, args...); err != nil {
+		t.Fatalf("%s: %v: %s", script, err, out)
+	}
+}
+
 // repository makes a repository with the script, a change log and a tag. The module e2e/hetzner requires a release of the root module.
 func repository(t *testing.T, changelog, tag, hetzner string) string {
 	t.Helper()
+	checkout, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
 	folder := t.TempDir()
-	hetznerMod := strings.Replace(goMod, "require (\n", "require (\n\tgithub.com/ccm-from-scratch/ccm-from-scratch "+hetzner+"\n", 1)
-	files := map[string][]byte{"CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod), "e2e/hetzner/go.mod": []byte(hetznerMod),
-		"fakecloud/gomegacloud/go.mod": []byte(goMod)}
-	for _, script := range []string{"release.sh", "publish.sh", "tool.sh", "progress.sh", "need.sh"} {
-		text, err := os.ReadFile("../" + script)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files["scripts/"+script] = text
-	}
-	for name, text := range files {
-		name = filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, text, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, args := range [][]string{
-		{"init", "-q"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "commit", "-qm",
-			"all"}, {"tag", tag}, {"tag", "e2e/" + tag}, {"tag", "fakecloud/" + tag},
-		{"tag", "fakecloud/gomegacloud/" + tag},
-	} {
-		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", folder}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v: %s", args, err, out)
-		}
-	}
+	must(t, folder, `mkdir -p scripts e2e/hetzner fakecloud/gomegacloud
+for script in release publish tool progress need; do cp "$0/$script.sh" scripts; done
+printf %s "$1" >CHANGELOG.md && printf %s "$2" | tee go.mod fakecloud/gomegacloud/go.mod >e2e/hetzner/go.mod
+sed -i.orig "s|^require (|&\n\tgithub.com/ccm-from-scratch/ccm-from-scratch $4|" e2e/hetzner/go.mod && rm e2e/hetzner/go.mod.orig
+git init -q && git add . && git -c user.name=t -c user.email=t@example.org -c commit.gpgsign=false commit -qm all
+for module in "" e2e/ fakecloud/ fakecloud/gomegacloud/; do git tag "$module$3"; done`, checkout, changelog, goMod, tag, hetzner)
 	return folder
-}
-
-// release runs the script and returns all that it prints.
-func release(t *testing.T, folder string, args ...string) (string, error) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(folder, "scripts/release.sh"), args...)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
 }
 
 const changelog = `# Changelog
@@ -80,7 +71,7 @@ require (
 func TestACheckNamesEveryStepAndMakesNothing(t *testing.T) {
 	t.Parallel()
 	folder := repository(t, changelog, "v1.2.3", "v1.2.3")
-	out, err := release(t, folder, "--check", "v1.2.3")
+	out, err := shell(t, folder, "scripts/release.sh --check v1.2.3")
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -104,39 +95,35 @@ func TestACheckNamesEveryStepAndMakesNothing(t *testing.T) {
 // The message has to name what is wrong.
 func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ log, tag, hetzner, arguments, want string }{
-		"no version":          {changelog, "v1.2.3", "v1.2.3", "", "usage"},
-		"a malformed version": {changelog, "v1.2.3", "v1.2.3", "1.2.3", "must be a version"},
-		"a leading zero":      {changelog, "v1.2.3", "v1.2.3", "v1.02.3", "must be a version"},
-		"no tag":              {changelog, "v1.2.3", "v1.2.3", "v1.2.4", "there is no such tag"},
-		"another fakecloud":   {changelog, "v1.2.2", "v1.2.2", "v1.2.2", "go.mod requires fakecloud v1.2.3, must be v1.2.2"},
-		"another root in a module that is not released": {changelog, "v1.2.3", "v1.2.2", "v1.2.3",
-			"e2e/hetzner/go.mod requires github.com/ccm-from-scratch/ccm-from-scratch v1.2.2, must be v1.2.3"},
-		"not in the log":   {"## [1.2.2]\n\n- something\n", "v1.2.3", "v1.2.3", "v1.2.3", "CHANGELOG.md"},
-		"empty in the log": {"## [1.2.3]\n\n## [1.2.2]\n\n- something\n", "v1.2.3", "v1.2.3", "v1.2.3", "CHANGELOG.md"},
+	const same, empty = ": must be a tag of the same commit", "## [1.2.3]\n\n## [1.2.2]\n\n- something\n"
+	for name, c := range map[string]struct{ log, tag, hetzner, script, want string }{
+		"no version":          {script: "scripts/release.sh --check", want: "usage"},
+		"a malformed version": {script: "scripts/release.sh --check 1.2.3", want: "must be a version"},
+		"a leading zero":      {script: "scripts/release.sh --check v1.02.3", want: "must be a version"},
+		"no tag":              {script: "scripts/release.sh --check v1.2.4", want: "there is no such tag"},
+		"another fakecloud": {tag: "v1.2.2", hetzner: "v1.2.2", script: "scripts/release.sh --check v1.2.2",
+			want: "go.mod requires fakecloud v1.2.3, must be v1.2.2"},
+		"another root in a module that is not released": {hetzner: "v1.2.2",
+			want: "e2e/hetzner/go.mod requires github.com/ccm-from-scratch/ccm-from-scratch v1.2.2, must be v1.2.3"},
+		"not in the log":                  {log: "## [1.2.2]\n\n- something\n", want: "CHANGELOG.md"},
+		"empty in the log":                {log: empty, want: "CHANGELOG.md"},
+		"files of an earlier run":         {script: "mkdir -p out/release/v1.2.3; scripts/release.sh v1.2.3", want: "exists"},
+		"no tag of gomegacloud":           {script: deleted("fakecloud/gomegacloud"), want: "fakecloud/gomegacloud/v1.2.3" + same},
+		"no tag of fakecloud":             {script: deleted("fakecloud"), want: "fakecloud/v1.2.3" + same},
+		"no tag of the conformance suite": {script: deleted("e2e"), want: "e2e/v1.2.3" + same},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, err := release(t, repository(t, c.log, c.tag, c.hetzner), append([]string{"--check"}, strings.Fields(c.arguments)...)...)
+			folder := repository(t, cmp.Or(c.log, changelog), cmp.Or(c.tag, "v1.2.3"), cmp.Or(c.hetzner, "v1.2.3"))
+			out, err := shell(t, folder, cmp.Or(c.script, "scripts/release.sh --check v1.2.3"))
 			if err == nil || !strings.Contains(out, c.want) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
 	}
-	folder := repository(t, changelog, "v1.2.3", "v1.2.3")
-	if err := os.MkdirAll(filepath.Join(folder, "out/release/v1.2.3"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := release(t, folder, "v1.2.3"); err == nil || !strings.Contains(out, "exists") {
-		t.Errorf("files of an earlier run: %v: %s", err, out)
-	}
-	for _, module := range []string{"fakecloud/gomegacloud", "fakecloud", "e2e"} { // the script looks in the other order
-		if out, err := exec.CommandContext(t.Context(), "git", "-C", folder, "tag", "-d", module+"/v1.2.3").CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		out, err := release(t, folder, "v1.2.3")
-		if err == nil || !strings.Contains(out, module+"/v1.2.3: must be a tag of the same commit") {
-			t.Errorf("without the tag of %s: %v: %s", module, err, out)
-		}
-	}
+}
+
+// deleted makes a release without the tag of a module.
+func deleted(module string) string {
+	return "git tag -d " + module + "/v1.2.3 && scripts/release.sh v1.2.3"
 }

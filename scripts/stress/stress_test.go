@@ -73,18 +73,17 @@ func repository(t *testing.T) string {
 		}
 	}
 	t.Chdir(folder)
-	gitRuns(t, "init", "-qb", "main")
-	gitRuns(t, "add", ".")
-	gitRuns(t, "commit", "-qm", "all")
-	gitRuns(t, "update-ref", "refs/remotes/origin/main", "HEAD")
+	shell(t, "git init -qb main && git add . && $COMMIT && git update-ref refs/remotes/origin/main HEAD")
 	return folder + "/x example.org/m/x off\n" + folder + "/y example.org/m/y off\n"
 }
 
-func gitRuns(t *testing.T, args ...string) {
+// shell runs a script. Its $COMMIT commits all changes.
+func shell(t *testing.T, script string) {
 	t.Helper()
-	args = append([]string{"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"}, args...)
-	if out, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput(); err != nil {
-		t.Fatalf("git %v: %v: %s", args, err, out)
+	cmd := exec.CommandContext(t.Context(), "sh", "-euc", script)
+	cmd.Env = append(os.Environ(), "COMMIT=git -c user.name=t -c user.email=t@example.org -c commit.gpgsign=false commit -qam all")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", script, err, out)
 	}
 }
 
@@ -123,66 +122,44 @@ func TestATestThatDoesNotEndTheSameIsPrintedWithItsRate(t *testing.T) {
 	}
 }
 
-func TestAShortRoundRunsShortTests(t *testing.T) {
-	out, _ := run(t, repository(t), map[string]string{"PACKAGES": "x", "COUNT": "1", "SHORT": "1"})
-	if !strings.Contains(out, "TestShort of example.org/m/x: 3 of 3 times failed") {
-		t.Error(out)
-	}
-}
-
-func TestAPackageThatEndsEarlyHasFailed(t *testing.T) {
-	out, err := run(t, repository(t), map[string]string{"PACKAGES": "y/...", "COUNT": "1"})
-	if err == nil || !strings.Contains(out, "TestExits of example.org/m/y: 1 of 1 times failed") {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
-func TestTestsThatDoNotCompileHaveFailed(t *testing.T) {
-	lines := repository(t)
-	if err := os.WriteFile("x/x_test.go", []byte("package"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := run(t, lines, map[string]string{"PACKAGES": "x"})
-	if err == nil || !strings.Contains(out, "m/x: its tests do not compile") || !strings.Contains(out, "0 passed, 1 failed") {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
-func TestTimeThatIsUpIsNoFailure(t *testing.T) {
-	out, err := run(t, repository(t), map[string]string{"BUDGET": "1ns"})
-	if err != nil || !strings.Contains(out, "0 passed, 0 failed") {
-		t.Errorf("%v: %s", err, out)
+func TestARoundSaysWhatFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings map[string]string
+		text     string // of a file of tests
+		want     string
+	}{
+		"short tests": {map[string]string{"PACKAGES": "x", "COUNT": "1", "SHORT": "1"}, tests,
+			"TestShort of example.org/m/x: 3 of 3 times failed"},
+		"a package that ends early": {map[string]string{"PACKAGES": "y/...", "COUNT": "1"}, tests,
+			"TestExits of example.org/m/y: 1 of 1 times failed"},
+		"tests that do not compile": {map[string]string{"PACKAGES": "x"}, "package",
+			"m/x: its tests do not compile"},
+		"time that is up is no failure": {map[string]string{"BUDGET": "1ns"}, tests, "0 passed, 0 failed"},
+	} {
+		lines := repository(t)
+		if err := os.WriteFile("x/x_test.go", []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := run(t, lines, c.settings)
+		if (err == nil) != (c.settings["BUDGET"] != "") || !strings.Contains(out, c.want) {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
 	}
 }
 
 func TestOnlyWhatDiffersFromTheBaseIsRepeated(t *testing.T) {
 	lines := repository(t)
-	settings := map[string]string{"CHANGED": "1", "BUDGET": "1ns"}
-	out, _ := run(t, lines, settings)
-	if !strings.Contains(out, "all packages, in random order") || !strings.Contains(out, "of 2 packages") {
-		t.Errorf("with one commit: %s", out)
-	}
-	change := func(name string) {
-		t.Helper()
-		if err := os.WriteFile(name, []byte("changed"), 0o600); err != nil {
-			t.Fatal(err)
+	for _, step := range []struct{ do, want string }{
+		{"true", "all packages, in random order"},
+		{"echo changed >y/testdata/a && $COMMIT", "1 packages differ from origin/main"},
+		{"git update-ref refs/remotes/origin/main HEAD", "1 packages differ from the commit before"},
+		{"git tag v1.2.3 && git tag x/v1.2.4 && git update-ref -d refs/remotes/origin/main && echo changed >x/x_test.go && $COMMIT",
+			"1 packages differ from the release v1.2.3"},
+	} {
+		shell(t, step.do)
+		out, _ := run(t, lines, map[string]string{"CHANGED": "1", "BUDGET": "1ns"})
+		if !strings.Contains(out, step.want) {
+			t.Errorf("after %s: %s", step.do, out)
 		}
-		gitRuns(t, "commit", "-qam", "changed")
-	}
-	change("y/testdata/a")
-	out, _ = run(t, lines, settings)
-	if !strings.Contains(out, "1 packages differ from origin/main") || !strings.Contains(out, "of 1 packages") {
-		t.Errorf("in a branch: %s", out)
-	}
-	gitRuns(t, "update-ref", "refs/remotes/origin/main", "HEAD")
-	if out, _ := run(t, lines, settings); !strings.Contains(out, "1 packages differ from the commit before") {
-		t.Errorf("without a release: %s", out)
-	}
-	gitRuns(t, "tag", "v1.2.3")
-	gitRuns(t, "tag", "x/v1.2.4")
-	gitRuns(t, "update-ref", "-d", "refs/remotes/origin/main")
-	change("x/x_test.go")
-	if out, _ := run(t, lines, settings); !strings.Contains(out, "1 packages differ from the release v1.2.3") {
-		t.Errorf("after a release: %s", out)
 	}
 }
