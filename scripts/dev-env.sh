@@ -10,47 +10,36 @@ set -euo pipefail
 cd "$(dirname "$0")/dev-env"
 command=${1:-}
 shift || true
+fail() {
+	echo "$1" >&2
+	exit 1
+}
 case $command in
 up | down) ;;
-*)
-	echo "usage: scripts/dev-env.sh up|down [flags of terraform apply]" >&2
-	exit 2
-	;;
+*) fail "usage: scripts/dev-env.sh up|down [flags of terraform apply]" ;;
 esac
-terraform=$(command -v terraform || command -v tofu || true)
-if [ -z "$terraform" ]; then
-	echo "neither terraform nor tofu is installed: https://developer.hashicorp.com/terraform/install, or https://opentofu.org/docs/intro/install" >&2
-	exit 1
-fi
-if [ -z "${HCLOUD_TOKEN:-}" ]; then
-	echo "HCLOUD_TOKEN is not set: create a token that may read and write in the project at https://console.hetzner.com" >&2
-	exit 1
-fi
+terraform=$(command -v terraform || command -v tofu) ||
+	fail "neither terraform nor tofu is installed: https://developer.hashicorp.com/terraform/install, or https://opentofu.org/docs/intro/install"
+[ -n "${HCLOUD_TOKEN:-}" ] ||
+	fail "HCLOUD_TOKEN is not set: create a token that may read and write in the project at https://console.hetzner.com"
 # The state contains keys of the cluster. It lies outside of the checkout.
 state=${XDG_STATE_HOME:-$HOME/.local/state}/ccm-from-scratch/dev-env
 mkdir -p "$state"
 chmod 700 "$state"
 export TF_DATA_DIR=$state/terraform
 
-# delete_services deletes what only the CCM can: Terraform does not know the load balancers of Services, and they cost money.
-delete_services() {
-	local services service left="SERVICES=keep make dev-env-down removes the cluster nevertheless; then delete its load balancers in the Cloud Console"
+# Terraform does not know the load balancers of Services, and they cost money. Only the CCM can delete them.
+if [ "$command" = down ] && [ -s "$state/kubeconfig" ] && [ "${SERVICES:-}" != keep ]; then
+	left="SERVICES=keep make dev-env-down removes the cluster nevertheless; then delete its load balancers in the Cloud Console"
 	export KUBECONFIG=$state/kubeconfig
-	if ! services=$(kubectl --request-timeout=20s get services --all-namespaces \
-		-o 'jsonpath={range .items[?(@.spec.type=="LoadBalancer")]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}'); then
-		echo "the cluster does not say which of its Services have load balancers: kubectl is needed, and an answer of the cluster; $left" >&2
-		exit 1
-	fi
+	services=$(kubectl --request-timeout=20s get services --all-namespaces \
+		-o 'jsonpath={range .items[?(@.spec.type=="LoadBalancer")]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}') ||
+		fail "the cluster does not say which of its Services have load balancers: kubectl is needed, and an answer of the cluster; $left"
 	for service in $services; do
 		echo "deleting the Service $service and its load balancer" >&2
-		if ! kubectl delete service "${service#*/}" --namespace="${service%/*}" --ignore-not-found --timeout=2m >&2; then
-			echo "the Service $service still has its load balancer: have the CCM run, and repeat; $left" >&2
-			exit 1
-		fi
+		kubectl delete service "${service#*/}" --namespace="${service%/*}" --ignore-not-found --timeout=2m >&2 ||
+			fail "the Service $service still has its load balancer: have the CCM run, and repeat; $left"
 	done
-}
-if [ "$command" = down ] && [ -s "$state/kubeconfig" ] && [ "${SERVICES:-}" != keep ]; then
-	delete_services
 fi
 "$terraform" init -input=false -backend-config="path=$state/terraform.tfstate" >&2
 if [ "$command" = down ]; then
@@ -61,5 +50,4 @@ fi
 "$terraform" apply -auto-approve -input=false "$@" >&2
 (umask 077 && "$terraform" output -raw kubeconfig >"$state/kubeconfig")
 echo "# The nodes become Ready once a cloud-controller-manager has initialized them: scripts/dev-env/README.md"
-[ -s "$state/kubeconfig" ] && echo "export KUBECONFIG='$state/kubeconfig'"
-echo "export HCLOUD_NETWORK='$("$terraform" output -raw network)' CLUSTER_CIDR='$("$terraform" output -raw pod_range)'"
+echo "export KUBECONFIG='$state/kubeconfig' HCLOUD_NETWORK='$("$terraform" output -raw network)' CLUSTER_CIDR='$("$terraform" output -raw pod_range)'"

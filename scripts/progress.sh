@@ -25,10 +25,10 @@ report() {
 	[ "${total:-0}" -eq 0 ] || of=" of at most $total"
 	[ "$compiled" -eq 0 ] || text="$text, $compiled$of packages compiled"
 	[ "$downloaded" -eq 0 ] || text="$text, $downloaded modules downloaded"
-	if [ -n "$2" ]; then
-		say "$text"
-	else
+	if [ -n "$width" ]; then
 		printf "%s%.$((width - 1))s" "$clear" "$text" >&2
+	else
+		say "$text"
 	fi
 }
 
@@ -40,18 +40,12 @@ count() {
 		case $line in
 		*"$mark"*)
 			part=$part${line%"$mark"*} line=${line##*"$mark"}
-			case $line in
-			end) break ;;
-			*)
-				[ -n "$total" ] || [ $compiled = 0 ] || total=$(packages "$@")
-				if [ -n "$width" ]; then
-					report "$((line - begin)) s so far" ''
-				elif [ $((line - shown)) -ge "$every" ]; then
-					shown=$line
-					report "$((line - begin)) s so far" line
-				fi
-				;;
-			esac
+			[ "$line" != end ] || break
+			[ -n "$total" ] || [ $compiled = 0 ] || total=$(packages "$@")
+			if [ -n "$width" ] || [ $((line - shown)) -ge "$every" ]; then
+				shown=$line
+				report "$((line - begin)) s so far"
+			fi
 			continue
 			;;
 		esac
@@ -67,8 +61,8 @@ count() {
 		esac
 	done
 	[ -z "$part" ] || say "$part"
-	ended=$(($(date +%s) - begin))
-	if [ $ended -ge "$every" ]; then report "ended after $ended s" line; else printf '%s' "$clear" >&2; fi
+	ended=$(($(date +%s) - begin)) width='' # a line that stays
+	if [ $ended -ge "$every" ]; then report "ended after $ended s"; else printf '%s' "$clear" >&2; fi
 }
 
 # packages prints how many packages `go build` or `go install` compiles at most, with the settings of its arguments.

@@ -29,18 +29,18 @@ func TestLinksOfPagesLeadSomewhere(t *testing.T) {
 	}
 	checked := 0
 	for page := range strings.FieldsSeq(string(out)) {
-		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(text(t, filepath.Join(root, page)), ""), -1) {
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(text(t, page), ""), -1) {
 			target := m[1] + m[2] + m[3]
 			if strings.Contains(target, ":") {
 				continue
 			}
 			checked++
 			file, anchor, _ := strings.Cut(target, "#")
-			path := filepath.Join(root, page)
+			path := page
 			if file != "" {
-				path = filepath.Join(root, filepath.Dir(page), file)
+				path = filepath.Join(filepath.Dir(page), file)
 			}
-			if _, err := os.Stat(path); err != nil {
+			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
 				t.Errorf("%s links %s: %v", page, target, err)
 			} else if anchor != "" && !hasHeading(text(t, path), anchor) {
 				t.Errorf("%s links %s, which has no such heading", page, target)
@@ -53,13 +53,9 @@ func TestLinksOfPagesLeadSomewhere(t *testing.T) {
 }
 
 // text returns a page without its blocks of code.
-func text(t *testing.T, path string) string {
+func text(t *testing.T, page string) string {
 	t.Helper()
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fence.ReplaceAllString(string(page), "")
+	return fence.ReplaceAllString(read(t, page), "")
 }
 
 // hasHeading reports whether a page has a heading with the anchor that GitHub makes of it.

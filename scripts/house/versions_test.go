@@ -9,9 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/mod/modfile"
-	"golang.org/x/mod/module"
-	"golang.org/x/mod/semver"
 	"sigs.k8s.io/kind/pkg/apis/config/defaults"
 )
 
@@ -19,7 +16,6 @@ const (
 	kubernetes        = "k8s.io/kubernetes"
 	controllerRuntime = "sigs.k8s.io/controller-runtime"
 	envtest           = "sigs.k8s.io/controller-runtime/tools/setup-envtest"
-	kind              = "sigs.k8s.io/kind"
 )
 
 // programs is the module that the control plane of e2e and the node image are built from. The release that it names is
@@ -29,61 +25,35 @@ const programs = "kind/nodeimage/modules/kubernetes"
 // nodePrograms is the module of the other programs in a node image.
 const nodePrograms = "kind/nodeimage/modules/node"
 
-// readModule returns the go.mod of a folder of the repository.
-func readModule(t *testing.T, folder string) *modfile.File {
+// read returns a file of the repository.
+func read(t *testing.T, path ...string) string {
 	t.Helper()
-	path := filepath.Join("..", "..", folder, "go.mod")
-	data, err := os.ReadFile(path)
+	text, err := os.ReadFile(filepath.Join("..", "..", filepath.Join(path...)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := modfile.Parse(path, data, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return string(text)
 }
 
 // required returns the version of a module in a go.mod. The test fails without it.
 func required(t *testing.T, folder, path string) string {
 	t.Helper()
-	for _, r := range readModule(t, folder).Require {
-		if r.Mod.Path == path {
-			return r.Mod.Version
-		}
+	found := regexp.MustCompile(`(?m)^(?:require |\t)` + regexp.QuoteMeta(path) + ` (v\S+)`).FindStringSubmatch(read(t, folder, "go.mod"))
+	if found == nil {
+		t.Fatalf("%s/go.mod does not require %s", folder, path)
 	}
-	t.Fatalf("%s/go.mod does not require %s", folder, path)
-	return ""
+	return found[1]
 }
 
-// libraries returns Kubernetes' own libraries of a go.mod, with their replacements. Kubernetes 1.X publishes them as 0.X;
-// others below k8s.io have other versions: v2, or one that is made of a date. v0.0.0 stands for a folder of Kubernetes' repository,
-// and has a replacement.
-func libraries(t *testing.T, folder string) (found []module.Version) {
-	t.Helper()
-	file := readModule(t, folder)
-	add := func(m module.Version) {
-		if strings.HasPrefix(m.Path, "k8s.io/") && semver.Major(m.Version) == "v0" && m.Version != "v0.0.0" &&
-			!module.IsPseudoVersion(m.Version) {
-			found = append(found, m)
-		}
-	}
-	for _, r := range file.Require {
-		add(r.Mod)
-	}
-	for _, r := range file.Replace {
-		add(r.New)
-	}
-	if len(found) == 0 {
-		t.Errorf("%s/go.mod requires no library of Kubernetes", folder)
-	}
-	return found
-}
+// libraries matches Kubernetes' own libraries in a go.mod, with their replacements. Kubernetes 1.X publishes them as 0.X; others below k8s.io
+// have other versions: v2, or v0.0.0 with a date.
+var libraries = regexp.MustCompile(`\s(k8s\.io/[\w-]+) (v0\.[1-9]\d*\.\d+)\b`)
 
 // minor returns the second number of a release: 37 for v1.37.1.
 func minor(t *testing.T, version string) (n int) {
 	t.Helper()
-	if _, err := fmt.Sscanf(strings.TrimPrefix(semver.MajorMinor(version), semver.Major(version)), ".%d", &n); err != nil {
+	var major int
+	if _, err := fmt.Sscanf(version, "v%d.%d.", &major, &n); err != nil {
 		t.Fatalf("%q: must be a release: %v", version, err)
 	}
 	return n
@@ -111,21 +81,22 @@ func TestOneKubernetesMinorEverywhere(t *testing.T) {
 	// A user pulls the first, and CI builds the others.
 	same("kind's default node image", kindRelease(t), 0)
 	for _, folder := range []string{".", "e2e", "e2e/hetzner", programs} {
-		for _, library := range libraries(t, folder) {
-			same("in "+folder+"/go.mod "+library.Path, library.Version, 0)
+		found := libraries.FindAllStringSubmatch(read(t, folder, "go.mod"), -1)
+		if len(found) == 0 {
+			t.Errorf("%s/go.mod requires no library of Kubernetes", folder)
+		}
+		for _, library := range found {
+			same("in "+folder+"/go.mod "+library[1], library[2], 0)
 		}
 	}
 	// The guide of the suite downloads these.
-	guide, err := os.ReadFile(filepath.Join("..", "..", "e2e", "PORTING.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	guide := read(t, "e2e", "PORTING.md")
 	for _, command := range []string{
 		"setup-envtest@" + required(t, "kind/nodeimage", envtest) + " use --print=path " +
 			strings.TrimPrefix(required(t, programs, kubernetes), "v"),
 		"https://dl.k8s.io/" + required(t, programs, kubernetes) + "/bin/",
 	} {
-		if !strings.Contains(string(guide), command) {
+		if !strings.Contains(guide, command) {
 			t.Errorf("e2e/PORTING.md does not say %q: run scripts/kube-bump.sh", command)
 		}
 	}
@@ -136,15 +107,11 @@ func TestOneKubernetesMinorEverywhere(t *testing.T) {
 
 func TestTheReadmeNamesTheVersionsThatAreTested(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	screen := strings.Join(strings.Split(string(data), "\n")[:24], "\n")
+	screen := strings.Join(strings.Split(read(t, "README.md"), "\n")[:24], "\n")
 	for what, version := range map[string]string{
 		"Kubernetes ":    strings.TrimPrefix(required(t, programs, kubernetes), "v"),
 		"`k8s.io/*` ":    required(t, ".", "k8s.io/cloud-provider"),
-		"kind ":          required(t, ".", kind),
+		"kind ":          required(t, ".", "sigs.k8s.io/kind"),
 		"`kindest/node:": kindRelease(t) + "`",
 		"hcloud-go ":     required(t, "fakecloud", "github.com/hetznercloud/hcloud-go/v2"),
 		"etcd ":          strings.TrimPrefix(required(t, programs, "go.etcd.io/etcd/server/v3"), "v"),

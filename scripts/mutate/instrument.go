@@ -47,57 +47,48 @@ func insert(text string, all []insertion) string {
 // Not changed: constants, declarations with :=, and returns. Nor changes that no test could see: log lines, the conditions of
 // nothing but log lines, and calls that give back a timer or a context early.
 type instrumenter struct {
-	next    int
 	mutants []mutant
+	// Of the current file. The insertions are of wrapped nodes, outer ones first.
+	files            *token.FileSet
+	opening, closing []insertion
 }
 
 // instrument returns the source with mutants. name is the file's name in reports.
 func (in *instrumenter) instrument(name, source string) (string, error) {
-	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, name, source, parser.ParseComments|parser.SkipObjectResolution)
+	in.files, in.opening, in.closing = token.NewFileSet(), nil, nil
+	file, err := parser.ParseFile(in.files, name, source, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return "", err
 	}
-	f := &fileMutants{instrumenter: in, files: files, unseen: map[ast.Expr]bool{}}
-	ast.Inspect(file, func(n ast.Node) bool {
-		f.visit(n)
-		return true
-	})
-	slices.Reverse(f.closing) // inner nodes come later, and end first
-	return insert(source, append(f.closing, f.opening...)), nil
+	ast.Inspect(file, in.visit)
+	slices.Reverse(in.closing) // inner nodes come later, and end first
+	return insert(source, append(in.closing, in.opening...)), nil
 }
 
-// fileMutants collects the mutants of one file.
-type fileMutants struct {
-	*instrumenter
-	files            *token.FileSet
-	opening, closing []insertion       // of wrapped nodes, outer ones first
-	unseen           map[ast.Expr]bool // conditions of log lines
-}
-
-func (f *fileMutants) visit(n ast.Node) {
+// visit adds the mutants of a node. It reports whether those within the node follow.
+func (in *instrumenter) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.IfStmt:
 		if n.Else == nil && !slices.ContainsFunc(n.Body.List, func(s ast.Stmt) bool { return !isLog(s) }) {
-			f.unseen[n.Cond] = true
-			return
+			return false
 		}
-		f.wrap(n.Cond, "the condition is negated", "(mutant(%d) != (", "))")
+		in.wrap(n.Cond, "the condition is negated", "(mutant(%d) != (", "))")
 	case *ast.ReturnStmt:
 		for _, r := range n.Results {
 			if isBool(r) {
-				f.wrap(r, "the result is negated", "(mutant(%d) != (", "))")
+				in.wrap(r, "the result is negated", "(mutant(%d) != (", "))")
 			}
 		}
 	case *ast.BinaryExpr:
-		f.binary(n)
+		in.binary(n)
 	case *ast.BlockStmt:
-		f.statements(n.List)
+		in.statements(n.List)
 	case *ast.CaseClause:
-		f.statements(n.Body)
+		in.statements(n.Body)
 	case *ast.CommClause:
-		f.statements(n.Body)
+		in.statements(n.Body)
 	}
+	return true
 }
 
 // isBool reports whether an expression certainly is a boolean.
@@ -111,27 +102,22 @@ func isBool(e ast.Expr) bool {
 	return false
 }
 
-func (f *fileMutants) binary(n *ast.BinaryExpr) {
-	if f.unseen[n] {
-		f.unseen[n.X], f.unseen[n.Y] = true, true
-		return
-	}
+func (in *instrumenter) binary(n *ast.BinaryExpr) {
+	equal := types.ExprString(n.X) + " == " + types.ExprString(n.Y)
 	switch n.Op {
 	case token.LAND:
-		for _, side := range []ast.Expr{n.X, n.Y} {
-			f.wrap(side, "an operand of && is left out", "(mutant(%d) || (", "))")
-		}
+		in.wrap(n.X, "an operand of && is left out", "(mutant(%d) || (", "))")
+		in.wrap(n.Y, "an operand of && is left out", "(mutant(%d) || (", "))")
 	case token.LOR:
-		for _, side := range []ast.Expr{n.X, n.Y} {
-			f.wrap(side, "an operand of || is left out", "(!mutant(%d) && (", "))")
-		}
+		in.wrap(n.X, "an operand of || is left out", "(!mutant(%d) && (", "))")
+		in.wrap(n.Y, "an operand of || is left out", "(!mutant(%d) && (", "))")
 	case token.LSS, token.GTR:
 		if isPure(n.X) && isPure(n.Y) {
-			f.wrap(n, "the limit is included", "((mutant(%d) && "+equal(n)+") || (", "))")
+			in.wrap(n, "the limit is included", "((mutant(%d) && "+equal+") || (", "))")
 		}
 	case token.LEQ, token.GEQ:
 		if isPure(n.X) && isPure(n.Y) {
-			f.wrap(n, "the limit is excluded", "(!(mutant(%d) && "+equal(n)+") && (", "))")
+			in.wrap(n, "the limit is excluded", "(!(mutant(%d) && "+equal+") && (", "))")
 		}
 	}
 }
@@ -144,73 +130,55 @@ func isPure(e ast.Expr) bool {
 	case *ast.SelectorExpr:
 		return isPure(e.X)
 	case *ast.CallExpr:
-		name, ok := e.Fun.(*ast.Ident)
-		return ok && name.Name == "len" && isPure(e.Args[0])
+		return types.ExprString(e.Fun) == "len" && isPure(e.Args[0])
 	}
 	return false
 }
 
-// equal returns the text of X == Y.
-func equal(n *ast.BinaryExpr) string { return types.ExprString(n.X) + " == " + types.ExprString(n.Y) }
-
-func (f *fileMutants) statements(list []ast.Stmt) {
+func (in *instrumenter) statements(list []ast.Stmt) {
 	for _, s := range list {
+		changes := false
 		switch s := s.(type) {
-		case *ast.DeferStmt:
-			if givesBack(s.Call) {
-				continue
-			}
 		case *ast.GoStmt, *ast.IncDecStmt, *ast.SendStmt:
+			changes = true
+		case *ast.DeferStmt:
+			changes = !givesBack(s.Call)
 		case *ast.ExprStmt:
-			if called(s) == "panic" || isLog(s) || givesBack(s) {
-				continue
-			}
+			changes = called(s.X) != "panic" && !isLog(s) && !givesBack(s.X)
 		case *ast.AssignStmt:
-			if s.Tok == token.DEFINE || isBlank(s.Lhs) {
-				continue
-			}
+			changes = s.Tok != token.DEFINE && slices.ContainsFunc(s.Lhs, func(e ast.Expr) bool { return types.ExprString(e) != "_" })
 		case *ast.BranchStmt:
-			if s.Tok != token.CONTINUE && s.Tok != token.BREAK {
-				continue
-			}
-		default:
-			continue
+			changes = s.Tok == token.CONTINUE || s.Tok == token.BREAK
 		}
-		f.wrap(s, "the statement is left out", "if !mutant(%d) { ", " }")
+		if changes {
+			in.wrap(s, "the statement is left out", "if !mutant(%d) { ", " }")
+		}
 	}
 }
 
-// called returns the text of the function that a statement or an expression calls; "" if it calls none.
-func called(n ast.Node) string {
-	if s, ok := n.(*ast.ExprStmt); ok {
-		n = s.X
-	}
-	if call, ok := n.(*ast.CallExpr); ok {
+// called returns the text of the function that an expression calls; "" if it calls none.
+func called(e ast.Expr) string {
+	if call, ok := e.(*ast.CallExpr); ok {
 		return types.ExprString(call.Fun)
 	}
 	return ""
 }
 
 // isLog reports whether a statement writes a log line.
-func isLog(s ast.Stmt) bool { return strings.HasPrefix(called(s), "klog.") }
-
-// givesBack reports whether a call is cancel() or timer.Stop(): without it, a context or a timer ends later by itself.
-func givesBack(n ast.Node) bool {
-	return called(n) == "cancel" || strings.HasSuffix(called(n), ".Stop")
+func isLog(s ast.Stmt) bool {
+	e, ok := s.(*ast.ExprStmt)
+	return ok && strings.HasPrefix(called(e.X), "klog.")
 }
 
-func isBlank(names []ast.Expr) bool {
-	return !slices.ContainsFunc(names, func(e ast.Expr) bool {
-		name, ok := e.(*ast.Ident)
-		return !ok || name.Name != "_"
-	})
+// givesBack reports whether a call is cancel() or timer.Stop(): without it, a context or a timer ends later by itself.
+func givesBack(e ast.Expr) bool {
+	return called(e) == "cancel" || strings.HasSuffix(called(e), ".Stop")
 }
 
 // wrap adds a mutant that surrounds the node with the texts.
-func (f *fileMutants) wrap(n ast.Node, what, before, after string) {
-	f.next++
-	f.mutants = append(f.mutants, mutant{ID: f.next, Where: f.files.Position(n.Pos()).String(), What: what})
-	offset := func(p token.Pos) int { return f.files.Position(p).Offset }
-	f.opening = append(f.opening, insertion{offset(n.Pos()), fmt.Sprintf(before, f.next)})
-	f.closing = append(f.closing, insertion{offset(n.End()), after})
+func (in *instrumenter) wrap(n ast.Node, what, before, after string) {
+	id, from, to := len(in.mutants)+1, in.files.Position(n.Pos()), in.files.Position(n.End())
+	in.mutants = append(in.mutants, mutant{ID: id, Where: from.String(), What: what})
+	in.opening = append(in.opening, insertion{from.Offset, fmt.Sprintf(before, id)})
+	in.closing = append(in.closing, insertion{to.Offset, after})
 }

@@ -27,7 +27,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -115,20 +114,22 @@ type trial struct {
 // score tries all mutants, prints those that survive, and returns the percentage that is noticed.
 func (m *mutation) score(ctx context.Context, trials []trial) float64 {
 	start, tried, survivors := time.Now(), 0, 0
-	m.each(len(trials), func(i int) func() {
+	var mu sync.Mutex
+	m.each(len(trials), func(i int) {
 		by, err := trials[i].try()
-		return func() {
-			switch tried++; {
-			case ctx.Err() != nil:
-			case err != nil:
-				survivors++
-				fmt.Printf("survives: %s: %v\n", trials[i].name, err)
-			case by != "":
-				fmt.Printf("noticed: %s (%s)\n", trials[i].name, by)
-			}
-			if tried%50 == 0 {
-				fmt.Printf("%d of %d tried, %d survive, %v\n", tried, len(trials), survivors, time.Since(start).Round(time.Second))
-			}
+		mu.Lock()
+		defer mu.Unlock()
+		tried++
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			survivors++
+			fmt.Printf("survives: %s: %v\n", trials[i].name, err)
+		case by != "":
+			fmt.Printf("noticed: %s (%s)\n", trials[i].name, by)
+		}
+		if tried%50 == 0 {
+			fmt.Printf("%d of %d tried, %d survive, %v\n", tried, len(trials), survivors, time.Since(start).Round(time.Second))
 		}
 	})
 	score := 100 * float64(len(trials)-survivors) / float64(max(1, len(trials)))
@@ -157,38 +158,34 @@ func (m *mutation) drawnTrials(ctx context.Context, isPrepared bool, piece strin
 		return nil, errors.New("the tests fail here without a mutant: run them to see which one, such as by make test")
 	}
 	for _, one := range p.Mutants[len(p.Mutants)*(part-1)/of : len(p.Mutants)*part/of] {
-		trials = append(trials, trial{one.Where, func() (string, error) {
-			switch {
-			case m.noticed(ctx, one, p.Tests):
-				return "", nil
-			case len(one.Tests) == 0:
-				return "", fmt.Errorf("%s, and no test gets there", one.What)
-			}
-			return "", errors.New(one.What)
-		}})
+		trials = append(trials, trial{one.Where, func() (string, error) { return "", m.notice(ctx, one, p.Tests) }})
 	}
 	fmt.Printf("%d mutants, %d tests\n", len(trials), len(p.Tests))
 	return trials, nil
 }
 
-// noticed reports whether a test, or else the simulation, fails with the mutant.
-func (m *mutation) noticed(ctx context.Context, one mutant, tests []testCost) bool {
-	var quick, slow []testCost
-	for _, i := range one.Tests {
-		if tests[i].Took < slowTest {
-			quick = append(quick, tests[i])
-		} else {
-			slow = append(slow, tests[i])
+// notice fails unless a test, or else the simulation, fails with the mutant.
+func (m *mutation) notice(ctx context.Context, one mutant, tests []testCost) error {
+	for _, slow := range []bool{false, true} {
+		var some []testCost
+		for _, i := range one.Tests {
+			if slow == (tests[i].Took >= slowTest) {
+				some = append(some, tests[i])
+			}
+		}
+		if !m.pass(ctx, one.ID, some) {
+			return nil
 		}
 	}
-	if !m.pass(ctx, one.ID, quick) || !m.pass(ctx, one.ID, slow) {
-		return true
+	if m.simulate != "" {
+		if _, err := m.runSeeds(ctx, one.ID, "^(TestRegressions|TestSim)$"); err != nil {
+			return nil //nolint:nilerr // the simulation notices it
+		}
 	}
-	if m.simulate == "" {
-		return false
+	if len(one.Tests) == 0 {
+		return fmt.Errorf("%s, and no test gets there", one.What)
 	}
-	_, err := m.runSeeds(ctx, one.ID, "^("+regressions+"|TestSim)$")
-	return err != nil
+	return errors.New(one.What)
 }
 
 // prepared is the result of prepare. The compiled tests are in the same folder.
@@ -201,35 +198,36 @@ const preparedFile = "mutants.json"
 
 // prepare compiles the tests with all mutants, finds out which tests reach each, and draws the sample.
 func (m *mutation) prepare(ctx context.Context) error {
-	folders, err := m.packages()
-	texts, err2 := sources(m.folder)
-	if err = errors.Join(err, err2); err != nil {
+	all, err := m.sources()
+	if err != nil {
 		return err
 	}
-	in := &instrumenter{}
-	changed := map[string]string{}
-	for _, folder := range folders {
-		for _, file := range slices.Sorted(maps.Keys(texts)) {
-			if filepath.Dir(file) != folder {
-				continue
-			}
-			if changed[file], err = in.instrument(file, texts[file]); err != nil {
-				return err
-			}
+	in, changed := &instrumenter{}, map[string]string{}
+	for _, s := range all {
+		if strings.HasSuffix(s.file, "_test.go") {
+			continue
+		}
+		if changed[s.file], err = in.instrument(s.file, s.text); err != nil {
+			return err
 		}
 	}
 	if m.judges != "" {
-		folders = strings.Split(m.judges, ",")
+		if all, err = read(strings.Split(m.judges, ",")...); err != nil {
+			return err
+		}
 	}
-	compiled := folders
+	p := prepared{Tests: tests(all), Mutants: in.mutants}
+	var folders []string
+	for _, t := range p.Tests {
+		folders = append(folders, t.Folder)
+	}
 	if m.simulate != "" {
-		compiled = append([]string{m.simulation()}, folders...)
+		folders = append(folders, m.simulation())
 	}
-	if err := m.compile(ctx, compiled, changed, in.next); err != nil {
+	if err := m.compile(ctx, folders, changed, len(in.mutants)); err != nil {
 		return err
 	}
-	p := prepared{Mutants: in.mutants}
-	if p.Tests, err = m.reach(ctx, folders, p.Mutants); err != nil {
+	if err := m.reach(ctx, p); err != nil {
 		return err
 	}
 	random := rand.New(rand.NewPCG(m.seed, 0)) // even if all are tried, so that pieces take about the same time
@@ -244,36 +242,45 @@ func (m *mutation) prepare(ctx context.Context) error {
 	return os.WriteFile(filepath.Join(m.tmp, preparedFile), text, 0o644)
 }
 
-// packages returns the folders of the package and of those that belong to it.
-func (m *mutation) packages() (folders []string, err error) {
-	for _, pattern := range []string{"", "internal/*", "internal/proof/*"} {
-		found, err := filepath.Glob(filepath.Join(m.folder, pattern))
+// source is a Go file.
+type source struct{ file, text string }
+
+// sources returns the files of the package and of those that belong to it, with their tests.
+func (m *mutation) sources() ([]source, error) {
+	all, err := read(m.folder, m.folder+"/internal/*", m.folder+"/internal/proof/*")
+	return slices.DeleteFunc(all, func(s source) bool {
+		folder := filepath.Dir(s.file)
+		return strings.HasSuffix(folder, "test") || folder == m.simulation()
+	}), err
+}
+
+// read returns the Go files in the folders that patterns match.
+func read(folders ...string) (all []source, err error) {
+	for _, folder := range folders {
+		files, err := filepath.Glob(folder + "/*.go")
 		if err != nil {
 			return nil, err
 		}
-		for _, folder := range found {
-			files, _ := filepath.Glob(filepath.Join(folder, "*.go"))
-			if len(files) > 0 && !strings.HasSuffix(folder, "test") && folder != m.simulation() {
-				folders = append(folders, folder)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
 			}
+			all = append(all, source{file, string(text)})
 		}
 	}
-	return folders, nil
+	return all, nil
 }
 
-// each calls do with the numbers from 0 to before n, some at the same time, and calls what that returns one after the other.
-func (m *mutation) each(n int, do func(i int) (then func())) {
-	var mu sync.Mutex
+// each calls do with the numbers from 0 to before n, some at the same time.
+func (m *mutation) each(n int, do func(i int)) {
 	var running sync.WaitGroup
 	free := make(chan struct{}, max(1, m.jobs))
 	for i := range n {
 		free <- struct{}{}
 		running.Go(func() {
 			defer func() { <-free }()
-			then := do(i)
-			mu.Lock()
-			defer mu.Unlock()
-			then()
+			do(i)
 		})
 	}
 	running.Wait()

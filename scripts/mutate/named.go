@@ -1,18 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
-	"go/scanner"
 	"go/token"
 	"go/types"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -38,88 +34,77 @@ type namedMutant struct {
 // codeChange is a change in one function.
 type codeChange struct{ function, old, with string }
 
+var (
+	commentLine = regexp.MustCompile(`(?m)^#.*$`)
+	changeLines = regexp.MustCompile(`(?m)^([\w.]+)\n((?:-.*\n)+)((?:\+.*\n)*)`)
+	judgeLine   = regexp.MustCompile(`(?m)^! (.+)$`)
+	sign        = regexp.MustCompile(`(?m)^[-+]`)
+)
+
 // parseNamed reads the text of a file of named mutants. Lines that begin with # are comments.
 func parseNamed(text string) (all []namedMutant, err error) {
-	for number, line := range strings.Split(text, "\n") {
-		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		kind, rest := line[:1], strings.TrimPrefix(line[1:], " ")
-		if kind == "=" {
-			all = append(all, namedMutant{name: rest})
-			continue
-		}
-		if len(all) == 0 {
-			return nil, fmt.Errorf("line %d: %q comes before the first name: start with =", number+1, line)
-		}
-		m := &all[len(all)-1]
-		if len(m.changes) == 0 || !slices.Contains([]string{"-", "+", "!"}, kind) {
-			m.changes = append(m.changes, codeChange{})
-		}
-		c := &m.changes[len(m.changes)-1]
-		switch kind {
-		case "-":
-			c.old += rest + "\n"
-		case "+":
-			c.with += rest + "\n"
-		case "!":
-			m.judges = append(m.judges, rest)
-		default:
-			c.function = line
-		}
+	entries := strings.Split("\n"+commentLine.ReplaceAllString(text, ""), "\n= ")
+	if left := strings.TrimSpace(entries[0]); left != "" {
+		return nil, fmt.Errorf("%q comes before the first name: start with =", left)
 	}
-	for _, m := range all {
-		incomplete := func(c codeChange) bool { return c.function == "" || c.old == "" }
-		if len(m.changes) == 0 || slices.ContainsFunc(m.changes, incomplete) || len(m.judges) == 0 {
-			return nil, fmt.Errorf("%q must have functions, each with lines with \"-\", and a test or rule with \"!\"", m.name)
+	for _, entry := range entries[1:] {
+		name, rest, _ := strings.Cut(entry, "\n")
+		m := namedMutant{name: name}
+		for _, c := range changeLines.FindAllStringSubmatch(rest, -1) {
+			m.changes = append(m.changes, codeChange{c[1], sign.ReplaceAllString(c[2], ""), sign.ReplaceAllString(c[3], "")})
 		}
+		for _, j := range judgeLine.FindAllStringSubmatch(rest, -1) {
+			m.judges = append(m.judges, j[1])
+		}
+		left := judgeLine.ReplaceAllString(changeLines.ReplaceAllString(rest, ""), "")
+		if strings.TrimSpace(left) != "" || len(m.changes) == 0 || len(m.judges) == 0 {
+			return nil, fmt.Errorf("%q must have functions, each with lines with \"-\", and a test or rule with \"!\":%s", name, left)
+		}
+		all = append(all, m)
 	}
 	return all, nil
 }
 
-// function is where a function is.
+// function is the body of a function, and where it is. It ends with end if no return comes before.
 type function struct {
-	file     string
-	from, to int    // of its body, in the file
-	results  string // their types
-	body     string
+	file      string
+	at        int
+	body, end string
 }
 
 // functions returns the functions of the files by their names, such as Type.method.
-func functions(texts map[string]string) (map[string][]*function, error) {
-	all := map[string][]*function{}
-	for name, text := range texts {
+func functions(all []source) (map[string][]*function, error) {
+	byName := map[string][]*function{}
+	for _, s := range all {
 		files := token.NewFileSet()
-		parsed, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
+		parsed, err := parser.ParseFile(files, s.file, s.text, parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}
-		offset := func(p token.Pos) int { return files.Position(p).Offset }
 		for _, d := range parsed.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok || f.Body == nil {
 				continue
 			}
-			full := f.Name.Name
+			name, end := f.Name.Name, "return"
 			if f.Recv != nil {
 				receiver, _, _ := strings.Cut(types.ExprString(f.Recv.List[0].Type), "[")
-				full = strings.TrimPrefix(receiver, "*") + "." + full
+				name = strings.TrimPrefix(receiver, "*") + "." + name
 			}
-			found := &function{file: name, from: offset(f.Body.Lbrace) + 1, to: offset(f.Body.Rbrace)}
-			found.body = text[found.from:found.to]
 			if f.Type.Results != nil {
-				found.results = text[offset(f.Type.Results.Pos()):offset(f.Type.Results.End())]
+				end = `panic("no return")`
 			}
-			all[full] = append(all[full], found)
+			from, to := files.Position(f.Body.Lbrace).Offset+1, files.Position(f.Body.Rbrace).Offset
+			byName[name] = append(byName[name], &function{s.file, from, s.text[from:to], end})
 		}
 	}
-	return all, nil
+	return byName, nil
 }
 
 // applyAll returns the changed files. Each changed function begins with the switch of each of its mutants and, behind it, the whole body
 // with the change. The number of a mutant is its index, plus one.
-func applyAll(mutants []namedMutant, texts map[string]string) (map[string]string, error) {
-	byName, err := functions(texts)
+func applyAll(mutants []namedMutant, all []source) (map[string]string, error) {
+	byName, err := functions(all)
 	if err != nil {
 		return nil, err
 	}
@@ -133,19 +118,14 @@ func applyAll(mutants []namedMutant, texts map[string]string) (map[string]string
 			}
 		}
 		for f, body := range changed {
-			call, end := "return func() ", "()"
-			if f.results == "" {
-				call, end = "func() ", "(); return"
-			}
-			text := fmt.Sprintf(" if mutant(%d) { %s%s {%s}%s };", i+1, call, f.results, body, end)
-			insertions[f.file] = append(insertions[f.file], insertion{f.from, text})
+			text := fmt.Sprintf(" if mutant(%d) {%s\n%s };", i+1, body, f.end)
+			insertions[f.file] = append(insertions[f.file], insertion{f.at, text})
 		}
 	}
 	result := map[string]string{}
-	for file, all := range insertions {
-		result[file] = insert(texts[file], all)
-		if _, err := parser.ParseFile(token.NewFileSet(), file, result[file], parser.SkipObjectResolution); err != nil {
-			errs = append(errs, fmt.Errorf("the Go of a named mutant: %w", err))
+	for _, s := range all {
+		if insertions[s.file] != nil {
+			result[s.file] = insert(s.text, insertions[s.file])
 		}
 	}
 	return result, errors.Join(errs...)
@@ -153,69 +133,49 @@ func applyAll(mutants []namedMutant, texts map[string]string) (map[string]string
 
 // apply changes the one body with the tokens.
 func (c codeChange) apply(candidates []*function, changed map[*function]string) error {
-	old, count := words(c.old), 0
-	var found *function
-	var result string
+	old, count := expression(c.old), 0
 	for _, f := range candidates {
 		body, ok := changed[f]
 		if !ok {
 			body = f.body
 		}
-		all := words(body)
-		for i := range len(all) - len(old) + 1 {
-			if slices.EqualFunc(all[i:i+len(old)], old, func(a, b word) bool { return a.text == b.text }) {
-				from, to := all[i].at, all[i+len(old)-1].end
-				found, count = f, count+1
-				result = body[:from] + strings.ReplaceAll(strings.TrimSpace(c.with), "OLD", body[from:to]) + body[to:]
+		for _, at := range old.FindAllStringIndex(body, -1) {
+			if isInOperator(body, at[0]) || isInOperator(body, at[1]) {
+				continue
 			}
+			count++
+			changed[f] = body[:at[0]] + strings.ReplaceAll(strings.TrimSpace(c.with), "OLD", body[at[0]:at[1]]) + body[at[1]:]
 		}
 	}
 	if count != 1 {
 		return fmt.Errorf("%s has %q %d times, want once: correct the entry", c.function, c.old, count)
 	}
-	changed[found] = result
 	return nil
 }
 
-// word is a token of Go in a text.
-type word struct {
-	text    string
-	at, end int
+// isInOperator reports whether an operator of several characters, such as !=, is around a place.
+func isInOperator(text string, at int) bool {
+	const operators = "+-*/%&|^<>=!:"
+	return at > 0 && at < len(text) && strings.Contains(operators, text[at-1:at]) && strings.Contains(operators, text[at:at+1])
 }
 
-// words returns the tokens, without comments, semicolons at the ends of lines, and commas before a bracket that closes.
-func words(text string) (all []word) {
-	file := token.NewFileSet().AddFile("", -1, len(text))
-	var s scanner.Scanner
-	s.Init(file, []byte(text), nil, 0)
-	for {
-		pos, tok, literal := s.Scan()
-		if tok == token.EOF {
-			return all
+var goTokens = regexp.MustCompile(`(\w+)|[^\w\s]`)
+
+// expression matches the tokens of a text, whatever spaces, line breaks and comments are between them, and commas before a bracket that
+// closes.
+func expression(text string) *regexp.Regexp {
+	const gap = `(?:\s|//.*)*`
+	var parts []string
+	for _, token := range goTokens.FindAllStringSubmatch(text, -1) {
+		part := regexp.QuoteMeta(token[0])
+		if token[1] != "" {
+			part = `\b` + part + `\b`
+		} else if strings.Contains(")}]", part[len(part)-1:]) {
+			part = "(?:," + gap + ")?" + part
 		}
-		if tok == token.SEMICOLON && literal == "\n" {
-			continue
-		}
-		if slices.Contains([]token.Token{token.RPAREN, token.RBRACE, token.RBRACK}, tok) && len(all) > 0 && all[len(all)-1].text == "," {
-			all = all[:len(all)-1]
-		}
-		w := word{text: cmp.Or(literal, tok.String()), at: file.Offset(pos)}
-		w.end = w.at + len(w.text)
-		all = append(all, w)
+		parts = append(parts, part)
 	}
-}
-
-// sources returns the Go files of all packages beneath the folder that are not tests.
-func sources(folder string) (texts map[string]string, err error) {
-	texts = map[string]string{}
-	return texts, filepath.WalkDir(folder, func(file string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(file)
-		texts[file] = string(text)
-		return err
-	})
+	return regexp.MustCompile(strings.Join(parts, gap))
 }
 
 // namedTrials compiles the mutants of a list with a text in their names. Each must be noticed by all of its judges.
@@ -224,63 +184,40 @@ func (m *mutation) namedTrials(ctx context.Context, list, only string) (trials [
 	if err != nil {
 		return nil, err
 	}
-	all, err := parseNamed(string(text))
+	named, err := parseNamed(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", list, err)
 	}
-	all = slices.DeleteFunc(all, func(n namedMutant) bool { return !strings.Contains(n.name, only) })
-	if len(all) == 0 {
+	named = slices.DeleteFunc(named, func(n namedMutant) bool { return !strings.Contains(n.name, only) })
+	if len(named) == 0 {
 		return nil, fmt.Errorf("no named mutant's name contains %q: choose a part of one in %s", only, list)
 	}
-	texts, err := sources(m.folder)
-	homes, err2 := m.homes()
-	if err = errors.Join(err, err2); err != nil {
-		return nil, err
-	}
-	changed, err := applyAll(all, texts)
+	all, err := m.sources()
 	if err != nil {
 		return nil, err
 	}
+	changed, err := applyAll(named, all)
+	if err != nil {
+		return nil, err
+	}
+	homes := map[string]string{} // the folders of the judges
+	for _, t := range tests(all) {
+		homes[t.Name] = t.Folder
+	}
 	var needed []string
-	for i, n := range all {
+	for i, n := range named {
 		for _, judge := range n.judges {
-			home := homes[judge]
-			if !isTest(judge) || strings.Contains(judge, "/") {
-				homes[judge], home = m.simulation(), m.simulation()
+			if homes[judge] == "" { // a regression or a rule
+				homes[judge] = m.simulation()
 			}
-			if home == "" || home == m.simulation() && m.simulate == "" {
+			if homes[judge] == m.simulation() && m.simulate == "" {
 				return nil, fmt.Errorf("%s: there is no test %s, or -simulate is not set", n.name, judge)
 			}
-			needed = append(needed, home)
+			needed = append(needed, homes[judge])
 		}
 		trials = append(trials, trial{n.name, func() (string, error) { return m.try(ctx, i+1, n.judges, homes) }})
 	}
-	slices.Sort(needed)
-	return trials, m.compile(ctx, slices.Compact(needed), changed, len(all))
-}
-
-// isTest reports whether a judge is a test, and not a rule of the simulation.
-func isTest(judge string) bool { return strings.HasPrefix(judge, "Test") }
-
-var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-
-// homes returns the folders of the tests.
-func (m *mutation) homes() (map[string]string, error) {
-	folders, err := m.packages()
-	homes := map[string]string{}
-	for _, folder := range folders {
-		files, _ := filepath.Glob(filepath.Join(folder, "*_test.go"))
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return nil, err
-			}
-			for _, match := range testName.FindAllStringSubmatch(string(text), -1) {
-				homes[match[1]] = folder
-			}
-		}
-	}
-	return homes, err
+	return trials, m.compile(ctx, needed, changed, len(named))
 }
 
 // failedSeed is a line of the simulation about a seed that has failed.
@@ -288,9 +225,9 @@ var failedSeed = regexp.MustCompile(`seed (\d+): ([a-z ]+): `)
 
 // try returns the judges that notice the mutant with the number id, and an error if one does not.
 func (m *mutation) try(ctx context.Context, id int, judges []string, homes map[string]string) (string, error) {
-	var by, rules []string
+	var rules []string
 	for _, judge := range judges {
-		if !isTest(judge) {
+		if !strings.HasPrefix(judge, "Test") {
 			rules = append(rules, judge)
 			continue
 		}
@@ -298,23 +235,19 @@ func (m *mutation) try(ctx context.Context, id int, judges []string, homes map[s
 		if out, err := m.run(ctx, homes[judge], strconv.Itoa(id), pattern, "-test.timeout", "30s"); err == nil {
 			return "", fmt.Errorf("%s does not fail:\n%s", judge, out)
 		}
-		by = append(by, judge)
 	}
+	by := strings.Join(judges, ", ")
 	if len(rules) == 0 {
-		return strings.Join(by, ", "), nil
+		return by, nil
 	}
 	out, err := m.runSeeds(ctx, id, "^TestSim$")
 	if err == nil {
 		return "", fmt.Errorf("no rule is broken in %d seeds", m.seeds)
 	}
-	first, rule := 0, ""
 	for _, match := range failedSeed.FindAllStringSubmatch(string(out), -1) {
-		if seed, err := strconv.Atoi(match[1]); err == nil && (first == 0 || seed < first) {
-			first, rule = seed, match[2]
+		if slices.Contains(rules, match[2]) {
+			return by + ", seed " + match[1], nil
 		}
 	}
-	if !slices.Contains(rules, rule) {
-		return "", fmt.Errorf("seed %d breaks the rule %q, want one of %q:\n%s", first, rule, rules, out)
-	}
-	return strings.Join(append(by, fmt.Sprintf("rule %q, %d seeds", rule, first)), ", "), nil
+	return "", fmt.Errorf("the seeds break other rules, want one of %q:\n%s", rules, out)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -45,10 +44,11 @@ func mutant(id int) bool {
 
 var packageName = regexp.MustCompile(`(?m)^package (\w+)`)
 
-// testCost is a test of the package in the folder, and how long it takes alone.
+// testCost is a test of the package in the folder, how long it takes alone, and the ids of the mutants that it reaches.
 type testCost struct {
 	Folder, Name string
 	Took         time.Duration
+	reaches      []int
 }
 
 // compile builds the tests of the packages with these texts instead of the files, and the switches of their mutants.
@@ -66,7 +66,8 @@ func (m *mutation) compile(ctx context.Context, folders []string, changed map[st
 			return err
 		}
 	}
-	for _, folder := range folders {
+	slices.Sort(folders)
+	for _, folder := range slices.Compact(folders) {
 		overlay, tags := struct{ Replace map[string]string }{maps.Clone(replace)}, ""
 		if folder == m.simulation() {
 			tags = "sim"
@@ -105,66 +106,59 @@ func (m *mutation) run(ctx context.Context, folder, set, tests string, args ...s
 	return cmd.CombinedOutput()
 }
 
-// regressions is the test of the simulation that plays its findings.
-const regressions = "TestRegressions"
-
 // runSeeds runs tests of the simulation with a mutant, until a seed fails.
 func (m *mutation) runSeeds(ctx context.Context, id int, tests string) ([]byte, error) {
 	return m.run(ctx, m.simulation(), strconv.Itoa(id), tests,
 		"-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0", "-until")
 }
 
-// reach runs each test alone. It returns the tests, the quick ones first, and sets those of each mutant that reach it.
-func (m *mutation) reach(ctx context.Context, folders []string, mutants []mutant) (tests []testCost, err error) {
-	for _, folder := range folders {
-		if _, err := os.Stat(m.binary(folder)); errors.Is(err, fs.ErrNotExist) {
-			continue // it has no tests
-		}
-		out, err := m.run(ctx, folder, "", "", "-test.list", "^Test")
-		if err != nil {
-			return nil, fmt.Errorf("listing the tests of %s: %w\n%s", folder, err, out)
-		}
-		for name := range strings.FieldsSeq(string(out)) {
-			tests = append(tests, testCost{Folder: folder, Name: name})
+var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// tests returns the tests in the files.
+func tests(all []source) (found []testCost) {
+	for _, s := range all {
+		for _, match := range testName.FindAllStringSubmatch(s.text, -1) {
+			if folder, name := filepath.Dir(s.file), match[1]; strings.HasSuffix(s.file, "_test.go") && name != "TestMain" {
+				found = append(found, testCost{Folder: folder, Name: name})
+			}
 		}
 	}
-	reached := map[testCost][]int{}
-	var errs []error
-	m.each(len(tests), func(i int) func() {
-		ids, took, err := m.watch(ctx, tests[i])
-		return func() {
-			tests[i].Took = took
-			reached[tests[i]], errs = ids, append(errs, err)
-		}
-	})
-	slices.SortStableFunc(tests, func(a, b testCost) int { return cmp.Compare(a.Took, b.Took) })
-	for i, t := range tests {
-		for _, id := range reached[t] {
-			mutants[id-1].Tests = append(mutants[id-1].Tests, i)
-		}
-	}
-	return tests, errors.Join(errs...)
+	return found
 }
 
-// watch runs a test alone. It returns the ids of the mutants that the test reaches.
-func (m *mutation) watch(ctx context.Context, t testCost) (ids []int, took time.Duration, err error) {
+// reach runs each test alone. It sorts them, the quick ones first, and sets those of each mutant that reach it.
+func (m *mutation) reach(ctx context.Context, p prepared) error {
+	errs := make([]error, len(p.Tests))
+	m.each(len(p.Tests), func(i int) { errs[i] = m.watch(ctx, &p.Tests[i]) })
+	slices.SortStableFunc(p.Tests, func(a, b testCost) int { return cmp.Compare(a.Took, b.Took) })
+	for i, t := range p.Tests {
+		for _, id := range t.reaches {
+			p.Mutants[id-1].Tests = append(p.Mutants[id-1].Tests, i)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// watch runs a test alone, and notes how long that takes and what the test reaches.
+func (m *mutation) watch(ctx context.Context, t *testCost) error {
 	file := m.binary(t.Folder) + "." + t.Name + ".log"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		return nil, 0, err
+		return err
 	}
 	defer func() { _ = os.Remove(file) }()
 	start := time.Now()
 	if out, err := m.run(ctx, t.Folder, file, "^"+t.Name+"$"); err != nil {
-		return nil, 0, fmt.Errorf("%s fails without a mutant: %w\n%s", t.Name, err, out)
+		return fmt.Errorf("%s fails without a mutant: %w\n%s", t.Name, err, out)
 	}
-	took = time.Since(start)
+	t.Took = time.Since(start)
 	log, err := os.ReadFile(file)
 	for line := range strings.FieldsSeq(string(log)) {
 		id, wrong := strconv.Atoi(line)
-		ids, err = append(ids, id), errors.Join(err, wrong)
+		t.reaches, err = append(t.reaches, id), errors.Join(err, wrong)
 	}
-	slices.Sort(ids) // packages and programs of one test note their own
-	return slices.Compact(ids), took, err
+	slices.Sort(t.reaches) // packages and programs of one test note their own
+	t.reaches = slices.Compact(t.reaches)
+	return err
 }
 
 // pass reports whether the tests pass with the mutant. Tests that take very much longer than without it do not.

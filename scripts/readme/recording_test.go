@@ -23,36 +23,8 @@ const (
 	margin                = 16
 )
 
-// The times of the recording, in milliseconds: of a character that is typed, from a command to its output, to read an output, and at the
-// end, before all begins again.
-const typing, waiting, reading, resting = 16, 300, 1800, 6000
-
-// row is a line of the terminal: its text, when it begins to appear, and for how long it is typed, 0 for output.
-type row struct {
-	text        string
-	from, lasts int
-}
-
-// record lays out steps in time. It returns the rows, and when all ends.
-func record(steps []step) (all []row, end int) {
-	now := 500
-	for _, s := range steps {
-		for i, line := range wrapped("$ " + s.command) {
-			lasts := typing * len(line)
-			if i == 0 {
-				lasts -= typing * len("$ ")
-			}
-			all = append(all, row{line, now, lasts})
-			now += lasts
-		}
-		now += waiting
-		for _, line := range wrapped(s.want) {
-			all = append(all, row{line, now, 0})
-		}
-		now += reading
-	}
-	return all, now + resting
-}
+// The times of the recording, in milliseconds: from a command to its output, and to read an output.
+const waiting, reading = 1000, 1800
 
 // wrapped returns the lines of a text as a terminal shows them.
 func wrapped(text string) (lines []string) {
@@ -67,40 +39,40 @@ func wrapped(text string) (lines []string) {
 	return lines
 }
 
-// drawing returns the recording of steps: an SVG that moves by its style sheet alone.
+// drawing returns the recording of steps: an SVG whose lines appear one after the other, by its style sheet alone, and stay.
 func drawing(steps []step) string {
-	all, end := record(steps)
-	at := func(ms int) string { return fmt.Sprintf("%.2f%%", float64(ms)*100/float64(end)) }
-	var style, text strings.Builder
-	for i, r := range all {
-		x, shown := margin, strings.TrimLeft(r.text, " ")
-		x += charWidth * (len(r.text) - len(shown))
-		class := "out"
-		if r.lasts > 0 {
-			class = "in"
-			const hidden = "clip-path:inset(0 100% 0 0)"
-			fmt.Fprintf(&style, "@keyframes r%d{0%%{%s}%s{%s;animation-timing-function:steps(%d)}%s,to{clip-path:inset(0)}}\n",
-				i, hidden, at(r.from), hidden, len(shown), at(r.from+r.lasts))
-		} else {
-			fmt.Fprintf(&style, "@keyframes r%d{0%%{opacity:0}%s,to{opacity:1}}\n", i, at(r.from))
+	var text strings.Builder
+	now, y := 500, margin-5
+	add := func(class, lines string) {
+		for _, line := range wrapped(lines) {
+			y += lineHeight
+			shown := strings.TrimLeft(line, " ")
+			if shown == "" {
+				continue
+			}
+			x := margin + charWidth*(len(line)-len(shown))
+			fmt.Fprintf(&text, `<text class="%s" x="%d" y="%d" textLength="%d" style="animation-delay:%dms">%s</text>`+"\n",
+				class, x, y, charWidth*len(shown), now, html.EscapeString(shown))
 		}
-		if shown == "" {
-			continue
-		}
-		fmt.Fprintf(&text, `<text class="%s" x="%d" y="%d" textLength="%d" style="animation-name:r%d">%s</text>`+"\n",
-			class, x, margin+lineHeight*(i+1)-5, charWidth*len(shown), i, html.EscapeString(shown))
 	}
-	width, height := 2*margin+charWidth*columns, 2*margin+lineHeight*len(all)
+	for _, s := range steps {
+		add("in", "$ "+s.command)
+		now += waiting
+		add("out", s.want)
+		now += reading
+	}
+	width, height := 2*margin+charWidth*columns, y+margin+5
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" xml:space="preserve">
 <title>A terminal: the first look at fakecloud, command by command</title>
 <style>
-text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#c3ccd9;animation:%dms step-end infinite}
+@keyframes appear{from{opacity:0}}
+text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#c3ccd9;animation:appear 1ms both}
 .in{fill:#fff;font-weight:600}
 @media(prefers-reduced-motion:reduce){text{animation:none!important}}
-%s</style>
+</style>
 <rect width="%d" height="%d" rx="10" fill="#12161d"/>
 %s</svg>
-`, width, height, width, height, end, style.String(), width, height, text.String())
+`, width, height, width, height, width, height, text.String())
 }
 
 // TestTheRecordingIsOfTheTranscript compares the picture with the transcript.

@@ -5,91 +5,77 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
-// without returns the PATH without the folders that have a program, and one folder with programs of this test in front.
+// path returns the PATH without a program, and with programs of this test in front.
 func (c checkout) path(t *testing.T, without string, programs map[string]string) string {
 	t.Helper()
 	for name, text := range programs {
 		c.write(t, "bin/"+name, "#!/bin/sh\n"+text)
 	}
-	folders := filepath.SplitList(os.Getenv("PATH"))
+	folders := os.Getenv("PATH")
 	if without != "" {
-		// A folder that has other programs, too, such as /usr/bin, is replaced with links to those.
-		for i, folder := range folders {
-			if _, err := os.Stat(filepath.Join(folder, without)); err != nil {
-				continue
-			}
-			folders[i] = t.TempDir()
-			entries, err := os.ReadDir(folder)
-			if err != nil {
-				t.Fatal(err)
-			}
+		others := t.TempDir() // links to all others, since a folder such as /usr/bin has more than one program
+		for folder := range strings.SplitSeq(folders, ":") {
+			entries, _ := os.ReadDir(folder) // one that does not exist has none
 			for _, entry := range entries {
 				if entry.Name() != without {
-					_ = os.Symlink(filepath.Join(folder, entry.Name()), filepath.Join(folders[i], entry.Name()))
+					_ = os.Symlink(filepath.Join(folder, entry.Name()), filepath.Join(others, entry.Name())) // the first one stays
 				}
 			}
 		}
+		folders = others
 	}
-	return "PATH=" + strings.Join(append([]string{filepath.Join(c.folder, "bin")}, folders...), ":")
+	return "PATH=" + filepath.Join(c.folder, "bin") + ":" + folders
 }
 
 // TestWhatIsMissingIsSaidFirst has each first command on a machine that lacks something.
 func TestWhatIsMissingIsSaidFirst(t *testing.T) {
 	t.Parallel()
+	const noGo = "Go 1.26.0 or later is needed, and no go is in the PATH"
 	const old = `[ "$1" = version ] && echo go version go1.19 linux/amd64 || { echo "invalid go version '1.26.0'" >&2; exit 1; }`
 	const denied = `echo "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock" >&2; exit 1`
 	const stopped = `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`
 	for name, c := range map[string]struct {
 		without  string
 		programs map[string]string
-		settings []string // without a value: not set
-		script   string
-		args     []string
+		settings string // without a value: not set
+		command  string
 		want     string
 	}{
-		"no Go": {"go", nil, nil, "gorun.sh", []string{"program"},
-			"Go 1.26.0 or later is needed, and no go is in the PATH: get it at https"},
-		"no Go, tests":   {"go", nil, nil, "test.sh", []string{"program"}, "Go 1.26.0 or later is needed, and no go is in the PATH"},
-		"no Go, tools":   {"go", nil, nil, "tool.sh", []string{"helm"}, "Go 1.26.0 or later is needed, and no go is in the PATH"},
-		"no Go, install": {"go", nil, nil, "install.sh", nil, "Go 1.26.0 or later is needed, and no go is in the PATH"},
-		"an old Go": {"", map[string]string{"go": old}, nil, "gorun.sh", []string{"program"},
+		"no Go":          {"go", nil, "", "gorun.sh program", noGo + ": get it at https"},
+		"no Go, tests":   {"go", nil, "", "test.sh program", noGo},
+		"no Go, tools":   {"go", nil, "", "tool.sh helm", noGo},
+		"no Go, install": {"go", nil, "", "install.sh", noGo},
+		"an old Go": {"", map[string]string{"go": old}, "", "gorun.sh program",
 			"/bin/go is go version go1.19 linux/amd64: get it at"},
-		"an old Go that reads go.mod": {"", map[string]string{"go": "echo go1.20.14"}, nil, "gorun.sh", []string{"program"},
+		"an old Go that reads go.mod": {"", map[string]string{"go": "echo go1.20.14"}, "", "gorun.sh program",
 			"Go 1.26.0 or later is needed"},
-		"no home": {"", nil, []string{"HOME", "XDG_CACHE_HOME", "GOCACHE"}, "gorun.sh", []string{"program"}, "HOME is not set"},
-		"a home that is read-only": {"", nil, []string{"HOME=/dev/null", "XDG_CACHE_HOME"}, "gorun.sh", []string{"program"},
+		"no home": {"", nil, "HOME XDG_CACHE_HOME GOCACHE", "gorun.sh program", "HOME is not set"},
+		"a home that is read-only": {"", nil, "HOME=/dev/null XDG_CACHE_HOME", "gorun.sh program",
 			"/dev/null/.cache/ccm-from-scratch cannot be written"},
-		"modules that are read-only": {"", nil, []string{"GOMODCACHE=/dev/null/mod"}, "gorun.sh", []string{"program"},
-			"/dev/null/mod cannot be written"},
-		"no Docker": {"docker", nil, nil, "up.sh", []string{"up"},
-			"Docker is needed, and no docker is in the PATH: get it"},
-		"a Docker that is stopped": {"", map[string]string{"docker": stopped}, nil, "up.sh", []string{"status"},
-			"does not answer: start it."},
-		"a Docker of others": {"", map[string]string{"docker": denied}, nil, "up.sh", []string{"down"},
-			"this user may not talk to it"},
-		"a Docker of others, image": {"", map[string]string{"docker": denied}, nil, "image.sh", nil, "this user may not talk to it"},
-		"no image":                  {"", nil, nil, "up.sh", []string{"load"}, "no image is named"},
+		"modules that are read-only": {"", nil, "GOMODCACHE=/dev/null/mod", "gorun.sh program", "/dev/null/mod cannot be written"},
+		"no Docker":                  {"docker", nil, "", "up.sh up", "Docker is needed, and no docker is in the PATH: get it"},
+		"a Docker that is stopped":   {"", map[string]string{"docker": stopped}, "", "up.sh status", "does not answer: start it."},
+		"a Docker of others":         {"", map[string]string{"docker": denied}, "", "up.sh down", "this user may not talk to it"},
+		"a Docker of others, image":  {"", map[string]string{"docker": denied}, "", "image.sh", "this user may not talk to it"},
+		"no image":                   {"", nil, "", "up.sh load", "no image is named"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			shells(t, func(t *testing.T, shell ...string) {
 				checkout := newCheckout(t)
-				path := checkout.path(t, c.without, c.programs)
-				cmd := checkout.command(t.Context(), shell, c.script, c.args...)
-				cmd.Env = append(cmd.Env, path)
-				for _, setting := range c.settings {
+				command := strings.Fields(c.command)
+				cmd := checkout.command(t.Context(), shell, command[0], command[1:]...)
+				cmd.Env = append(cmd.Env, checkout.path(t, c.without, c.programs))
+				for setting := range strings.FieldsSeq(c.settings) {
 					if strings.Contains(setting, "=") {
 						cmd.Env = append(cmd.Env, setting)
-						continue
+					} else {
+						cmd.Env = slices.DeleteFunc(cmd.Env, func(s string) bool { return strings.HasPrefix(s, setting+"=") })
 					}
-					cmd.Env = slices.DeleteFunc(cmd.Env, func(s string) bool { return strings.HasPrefix(s, setting+"=") })
 				}
 				out, err := cmd.CombinedOutput()
 				if first, _, _ := strings.Cut(string(out), "\n"); err == nil || !strings.Contains(first, c.want) {

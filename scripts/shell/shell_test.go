@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -142,15 +143,14 @@ func TestProgressGoesOnAfterASilentSecond(t *testing.T) {
 	t.Parallel()
 	shells(t, func(t *testing.T, shell ...string) {
 		c := newCheckout(t)
-		cmd := c.command(t.Context(), shell, "progress.sh", "compiling x", "sh", "-c",
-			`printf 'example.com/a\nexample.com/b' >&2; read line; printf '/c\nlast' >&2; exit 3`)
-		cmd.Env = append(cmd.Env, "PROGRESS_EVERY=0")
 		// The command waits for a line that is sent once the clock has ticked.
 		fifo := filepath.Join(c.tmp, "fifo")
 		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd.Args[len(cmd.Args)-1] = strings.Replace(cmd.Args[len(cmd.Args)-1], "read line", "read line <"+fifo, 1)
+		cmd := c.command(t.Context(), shell, "progress.sh", "compiling x", "sh", "-c",
+			`printf 'example.com/a\nexample.com/b' >&2; read line <`+fifo+`; printf '/c\nlast' >&2; exit 3`)
+		cmd.Env = append(cmd.Env, "PROGRESS_EVERY=0")
 		stderr, err := cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -186,7 +186,7 @@ func TestAProgramIsCompiledOnceAndGetsTheSignal(t *testing.T) {
 		for range 2 { // the second time, and while the first one runs
 			cmd := c.command(t.Context(), shell, "gorun.sh", "program", "a b", "c")
 			line, rest := start(t, cmd)
-			if pid, args, _ := strings.Cut(line, " "); pid != itoa(cmd.Process.Pid) || args != "[a b c]\n" {
+			if pid, args, _ := strings.Cut(line, " "); pid != strconv.Itoa(cmd.Process.Pid) || args != "[a b c]\n" {
 				t.Fatalf("process %d: the program says %q", cmd.Process.Pid, line)
 			}
 			found, err := filepath.Glob(c.cache + "/*/programs/*/program/*")

@@ -3,7 +3,6 @@ package specs
 import (
 	"context"
 	"net"
-	"os"
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -89,18 +88,19 @@ func inSubnet(env *hetzner.Env, last byte) string {
 
 func noNetworks(o *hcloud.ServerCreateOpts) { o.Networks = nil }
 
-// serverBecomesNode makes the calls of Terraform's provider for a server of scripts/dev-env with join=kubeadm. Such a server has a private
-// network besides the cluster's. By the provider's source, it creates a server without networks and waits for all actions. It attaches the
-// server to one network after the other. A server without public addresses is created off, and powered on at the end. Others are created on
-// (seen up to version 1.63), or off, too (seen in a later one).
+// joinByKubeadm is the user data of a server that becomes a node of the cluster: simulated nodes have a configuration for kubeadm.
+const joinByKubeadm = "#cloud-config\nruncmd:\n  - kubeadm join --config=/kind/kubeadm.conf\n"
+
+// serverBecomesNode makes the calls of Terraform's provider for a server with a private network besides the cluster's. By the provider's
+// source, it creates a server without networks and waits for all actions. It attaches the server to one network after the other. A server
+// without public addresses is created off, and powered on at the end. Others are created on (seen up to version 1.63), or off, too (seen in
+// a later one).
 func serverBecomesNode(ctx SpecContext, o serverOrder) {
 	env := hetzner.NewEnv(ctx, hetzner.Options{})
-	userData, err := os.ReadFile("../../../scripts/dev-env/cloud-init/kubeadm.yaml")
-	Expect(err).NotTo(HaveOccurred())
 	name := env.Nodes.Name("ordered")
 	own := ownNetwork(ctx, env, name)
 	server := env.Servers.Create(ctx, name, noNetworks, func(c *hcloud.ServerCreateOpts) {
-		c.UserData, c.StartAfterCreate = string(userData), &o.on
+		c.UserData, c.StartAfterCreate = joinByKubeadm, &o.on
 		c.PublicNet = &hcloud.ServerCreatePublicNet{EnableIPv4: !o.private, EnableIPv6: !o.private}
 	})
 	env.Cloud.Do(ctx)(env.Cloud.Client.Server.AttachToNetwork(ctx, server, hcloud.ServerAttachToNetworkOpts{Network: own,
