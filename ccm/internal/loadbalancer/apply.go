@@ -122,8 +122,9 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 // rename gives the load balancer its name.
 func (l *Controller) rename(ctx context.Context, lb *hcloud.LoadBalancer, name string) error {
 	_, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: name})
-	if hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
-		return fmt.Errorf("%w: another load balancer has this name: choose a third one, or rename the other first", err)
+	if e, ok := errors.AsType[hcloud.Error](err); ok && e.Code == hcloud.ErrorCodeUniquenessError {
+		e.Message += ": choose a third name, or rename the other load balancer first"
+		return e
 	}
 	return err
 }
