@@ -46,7 +46,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// world is a simulated cloud with servers in a network, and the Nodes that run on them.
+// world is a simulated cloud with servers in a network, and the Nodes that run on them. Tests of what spans rooms need it as well: the
+// evidence, the comparison, and a Node from its initialization to its route.
 type world struct {
 	t       *testing.T
 	fake    *fakecloud.Cloud

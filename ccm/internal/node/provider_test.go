@@ -22,7 +22,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/inventory"
 )
 
-// instancesOf returns the instances of an API's servers, on an ccmtest.AutoClock and without randomness. known tells that the project is
+// instancesOf returns the instances of an API's servers, on a ccmtest.AutoClock and without randomness. known tells that the project is
 // the cluster's.
 func instancesOf(a *ccmtest.API, network string, ttl time.Duration, known bool) (*Instances, *ccmtest.AutoClock) {
 	clk, reg, token := ccmtest.NewAutoClock(), prometheus.NewRegistry(), apicall.NewTokenSource("secret", "")
