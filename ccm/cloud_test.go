@@ -1,61 +1,15 @@
 package ccm_test
 
 import (
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
-
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 )
-
-// clients gives every controller the same fake client.
-type clients struct{ kube kubernetes.Interface }
-
-func (c clients) Config(string) (*rest.Config, error) { return &rest.Config{}, nil }
-
-func (c clients) ConfigOrDie(string) *rest.Config { return &rest.Config{} }
-
-func (c clients) Client(string) (kubernetes.Interface, error) { return c.kube, nil }
-
-func (c clients) ClientOrDie(string) kubernetes.Interface { return c.kube }
-
-// TestTheProviderComparesByItselfOnceItIsStarted starts the provider like the controller manager. The
-// periodic comparison must restore a load balancer, a route and a label.
-func TestTheProviderComparesByItselfOnceItIsStarted(t *testing.T) {
-	t.Parallel()
-	g := gomega.NewWithT(t)
-	w := newWorld(t, "instant", 1)
-	w.nodes[0].Spec.PodCIDRs = []string{"10.244.1.0/24"}
-	w.nodes[0].Labels = map[string]string{corev1.LabelInstanceTypeStable: "cx13"}
-	svc := newService("web", nil, 80)
-	kube := fake.NewClientset(w.nodes[0].DeepCopy(), svc.DeepCopy())
-	cloud := w.provider(func(c *ccm.Config) { c.ResyncInterval = time.Minute })
-	w.lead(cloud, kube)
-
-	w.ensure(cloud, svc)
-	for range 2 { // the second comparison is one of its own
-		w.deleteLoadBalancer(w.theLoadBalancer())
-		g.Eventually(func() bool { // the comparison starts once the informers have synced
-			w.clock.Step(time.Minute)
-			return len(w.loadBalancers()) == 1 && len(w.networkRoutes()) == 1
-		}).WithTimeout(30 * time.Second).Should(gomega.BeTrue())
-	}
-
-	instances, _ := cloud.InstancesV2()
-	if _, err := instances.InstanceMetadata(t.Context(), w.nodes[0]); err != nil {
-		t.Fatal(err)
-	}
-	node, err := kube.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
-	if err != nil || node.Labels[corev1.LabelInstanceTypeStable] != "cx23" {
-		t.Errorf("%v, labels %v", err, node.Labels)
-	}
-}
 
 func TestSupportedInterfaces(t *testing.T) {
 	t.Parallel()
@@ -71,5 +25,38 @@ func TestSupportedInterfaces(t *testing.T) {
 	_, clusters := cloud.Clusters()
 	if !v2 || lb || routes || v1 || zones || clusters {
 		t.Error(v2, lb, routes, v1, zones, clusters)
+	}
+}
+
+func TestCheckReportsThatThisNodeIsNotAttachedToTheNetwork(t *testing.T) {
+	t.Parallel()
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("name") == "none" {
+			ccmtest.Reply(w, 200, `{"networks":[]}`)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/networks") {
+			ccmtest.Reply(w, 200, `{"networks":[{"id":`+strings.TrimPrefix(r.URL.Query().Get("name"), "n")+`,"name":"`+
+				r.URL.Query().Get("name")+`"}],"meta":{"pagination":{"page":1}}}`)
+			return
+		}
+		ccmtest.Reply(w, 200, `{"servers":[`+ccmtest.ServerJSON(1, "node-1", "running")+`],"meta":{"pagination":{"page":1}}}`)
+	})
+	for name, tc := range map[string]struct {
+		cfg ccm.Config
+		bad bool
+	}{
+		"attached":       {ccm.Config{Network: "n5", NodeName: "node-1"}, false},
+		"not attached":   {ccm.Config{Network: "n6", NodeName: "node-1"}, true},
+		"not there":      {ccm.Config{Network: "none"}, true},
+		"switched off":   {ccm.Config{Network: "n6", NodeName: "node-1", NetworkCheckDisabled: true}, false},
+		"node not known": {ccm.Config{Network: "n6"}, false},
+		"not a server":   {ccm.Config{Network: "n6", NodeName: "laptop"}, false},
+	} {
+		tc.cfg.Token, tc.cfg.Endpoint, tc.cfg.RequestTimeout = "secret", api.URL, 10*time.Second
+		err := ccm.New(tc.cfg, ccm.WithClock(ccmtest.NewAutoClock())).Check(t.Context())
+		if (err != nil) != tc.bad || tc.bad && !strings.Contains(err.Error(), fmt.Sprintf("HCLOUD_NETWORK=%q", tc.cfg.Network)) {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }

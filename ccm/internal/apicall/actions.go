@@ -52,30 +52,12 @@ func NewWaiter(client *hcloud.Client, clk clock.Clock, timeout time.Duration) *W
 // read when ended is closed.
 type actionWait struct {
 	callers  int
-	polls    int // polls that were made for it
 	started  time.Time
 	probable time.Time // when it has probably ended
 	latest   *hcloud.Action
-	look     look
 	missing  bool          // a poll did not find it
 	ended    chan struct{} // closed when latest has ended, or it is missing
 }
-
-// look asks the resource of an action, instead of the action, how far it is. The last look then shows the result, too.
-type look func(context.Context) (Progress, error)
-
-// Progress is what a look shows. If it is unknown, the action itself is asked.
-type Progress int
-
-// How far an action is.
-const (
-	ProgressUnknown Progress = iota
-	ProgressRunning
-	ProgressEnded
-)
-
-// maxLooks is the number of polls that may be looks. Only the action shows that it has failed.
-const maxLooks = 2
 
 // PendingError reports that an action is still running after the timeout. It has not failed.
 type PendingError struct {
@@ -98,21 +80,15 @@ func (e *PendingError) retryAfter() time.Duration {
 // *PendingError when it still runs after the timeout. A nil action counts as success: some
 // operations of some API versions return none.
 func (w *Waiter) Wait(ctx context.Context, action *hcloud.Action) error {
-	return w.waitFor(ctx, action, 0, nil)
+	return w.WaitPatiently(ctx, action, 0)
 }
 
 // WaitPatiently is Wait, with a first poll that comes later by patience: probably another poll notices the end.
 func (w *Waiter) WaitPatiently(ctx context.Context, action *hcloud.Action, patience time.Duration) error {
-	return w.waitFor(ctx, action, patience, nil)
-}
-
-// waitFor is WaitPatiently with a look, or nil. All that wait for the action share the first one's look, so it may be called
-// after waitFor has returned.
-func (w *Waiter) waitFor(ctx context.Context, action *hcloud.Action, patience time.Duration, l look) error {
 	if action == nil || action.ID == 0 || HasEnded(action) {
 		return resultOf(action)
 	}
-	wait, probable, leave := w.join(action, l)
+	wait, probable, leave := w.join(action)
 	defer leave()
 	delay := probable.Sub(w.Clock.Now()) + patience
 	for {
@@ -155,14 +131,13 @@ func resultOf(action *hcloud.Action) error {
 }
 
 // join returns the wait that all callers share for an action, and its probable end. leave must be called at the end.
-func (w *Waiter) join(action *hcloud.Action, l look) (wait *actionWait, probable time.Time, leave func()) {
+func (w *Waiter) join(action *hcloud.Action) (wait *actionWait, probable time.Time, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wait = w.waits[action.ID]
 	if wait == nil {
 		now := w.Clock.Now()
-		wait = &actionWait{started: now, probable: now.Add(Usually(action.Command)), latest: action, look: l,
-			ended: make(chan struct{})}
+		wait = &actionWait{started: now, probable: now.Add(Usually(action.Command)), latest: action, ended: make(chan struct{})}
 		if w.waits == nil {
 			w.waits = map[int64]*actionWait{}
 		}
@@ -229,7 +204,7 @@ func (w *Waiter) ask(ctx context.Context, ids []int64) error {
 	var err error
 	if len(ids) == 1 {
 		var one *hcloud.Action
-		if one, err = w.askOne(ctx, ids[0]); one != nil {
+		if one, _, err = w.Client.Action.GetByID(ctx, ids[0]); one != nil {
 			actions = []*hcloud.Action{one}
 		}
 	} else {
@@ -255,35 +230,11 @@ func (w *Waiter) ask(ctx context.Context, ids []int64) error {
 			continue
 		}
 		wait.latest = answer
-		wait.polls++
 		if HasEnded(answer) {
 			close(wait.ended)
 		}
 	}
 	return nil
-}
-
-// askOne fetches an action, or looks at what it changes. It returns nil if the API does not know the action.
-func (w *Waiter) askOne(ctx context.Context, id int64) (*hcloud.Action, error) {
-	w.mu.Lock()
-	wait := w.waits[id]
-	looks := wait.look != nil && wait.polls < maxLooks
-	seen := *wait.latest
-	w.mu.Unlock()
-	if looks {
-		now, err := wait.look(ctx)
-		switch {
-		case err != nil:
-			return nil, err
-		case now == ProgressEnded:
-			seen.Status = hcloud.ActionStatusSuccess
-			return &seen, nil
-		case now == ProgressRunning:
-			return &seen, nil
-		}
-	}
-	action, _, err := w.Client.Action.GetByID(ctx, id)
-	return action, err
 }
 
 func isClosed(c chan struct{}) bool {
@@ -335,12 +286,7 @@ type SlowActions struct {
 
 // Wait is Waiter.Wait for an action of the resource.
 func (s *SlowActions) Wait(ctx context.Context, resource int64, action *hcloud.Action) error {
-	return s.WaitLooking(ctx, resource, action, nil)
-}
-
-// WaitLooking is wait with a look at the resource.
-func (s *SlowActions) WaitLooking(ctx context.Context, resource int64, action *hcloud.Action, l look) error {
-	err := s.Waiter.waitFor(ctx, action, 0, l)
+	err := s.Waiter.Wait(ctx, action)
 	if pending, ok := errors.AsType[*PendingError](err); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()

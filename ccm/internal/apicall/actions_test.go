@@ -294,44 +294,6 @@ func TestAnActionThatHangsIsAskedForByTheNextSync(t *testing.T) {
 	})
 }
 
-// A wait that is alone looks at what its action makes. It asks for the action if that shows nothing, or only the action can
-// show what has gone wrong, or if the question is shared with others.
-func TestALookSparesTheQuestionAboutTheAction(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		shows        Progress
-		others       bool
-		looks, calls int
-	}{
-		"it shows the end":                      {ProgressEnded, false, 1, 0},
-		"it shows that the action still runs":   {ProgressRunning, false, maxLooks, 1},
-		"it shows nothing":                      {ProgressUnknown, false, 1, 1},
-		"others wait for their actions as well": {ProgressEnded, true, 0, 1},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			w, api := newWaiter()
-			looks := 0
-			var all sync.WaitGroup
-			if tc.others {
-				all.Go(func() { _ = w.Wait(t.Context(), api.start(2, usual)) })
-			}
-			all.Go(func() {
-				err := w.waitFor(t.Context(), api.start(1, usual), 0, func(context.Context) (Progress, error) {
-					looks++
-					return tc.shows, nil
-				})
-				if err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-			})
-			all.Wait()
-			if looks != tc.looks || len(api.calls) != tc.calls {
-				t.Errorf("%s: %d looks, want %d; %d calls, want %d: %v", name, looks, tc.looks, len(api.calls), tc.calls, api.calls)
-			}
-		})
-	}
-}
-
 // The API's page shows at most 50 actions, however many have probably ended.
 func TestOneCallAsksForOnePageOfActions(t *testing.T) {
 	t.Parallel()

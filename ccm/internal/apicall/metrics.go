@@ -28,40 +28,32 @@ type apiMetrics struct {
 
 func newAPIMetrics(reg prometheus.Registerer) *apiMetrics {
 	f := promauto.With(reg)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return f.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
 	return &apiMetrics{
-		requests: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "hcloud_api_requests_total",
-			Help: "Answered requests to the Hetzner Cloud API, by HTTP status, method and endpoint.",
-		}, []string{"code", "method", "api_endpoint"}),
+		requests: counter("hcloud_api_requests_total",
+			"Answered requests to the Hetzner Cloud API, by HTTP status, method and endpoint.", "code", "method", "api_endpoint"),
 		duration: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "hcloud_api_request_duration_seconds",
 			Help:    "Duration of one request to the Hetzner Cloud API until its answer was read.",
 			Buckets: prometheus.DefBuckets,
 		}, []string{"method"}),
-		inFlight: f.NewGauge(prometheus.GaugeOpts{
-			Name: "hcloud_api_in_flight_requests",
-			Help: "Requests to the Hetzner Cloud API that currently wait for an answer.",
-		}),
-		retries: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "hcloud_api_retries_total",
-			Help: "Repeated requests to the Hetzner Cloud API, by reason, method and endpoint.",
-		}, []string{"reason", "method", "api_endpoint"}),
-		failures: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "hcloud_api_request_failures_total",
-			Help: "Requests to the Hetzner Cloud API without an answer (connection, timeout, body cut off).",
-		}, []string{"method", "api_endpoint"}),
-		remaining: f.NewGauge(prometheus.GaugeOpts{
-			Name: "hcloud_api_rate_limit_remaining",
-			Help: "Remaining requests of the rate limit according to the last answer.",
-		}),
-		purposes: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "ccm_api_requests_total",
-			Help: "Requests to the Hetzner Cloud API, answered or not, by the controller that needed them and the purpose.",
-		}, []string{"controller", "purpose"}),
-		held: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "ccm_api_requests_held_back_total",
-			Help: "Requests of periodic work that were not sent because little of the rate limit remains, by controller and purpose.",
-		}, []string{"controller", "purpose"}),
+		inFlight: gauge("hcloud_api_in_flight_requests", "Requests to the Hetzner Cloud API that currently wait for an answer."),
+		retries: counter("hcloud_api_retries_total",
+			"Repeated requests to the Hetzner Cloud API, by reason, method and endpoint.", "reason", "method", "api_endpoint"),
+		failures: counter("hcloud_api_request_failures_total",
+			"Requests to the Hetzner Cloud API without an answer (connection, timeout, body cut off).", "method", "api_endpoint"),
+		remaining: gauge("hcloud_api_rate_limit_remaining", "Remaining requests of the rate limit according to the last answer."),
+		purposes: counter("ccm_api_requests_total",
+			"Requests to the Hetzner Cloud API, answered or not, by the controller that needed them and the purpose.",
+			"controller", "purpose"),
+		held: counter("ccm_api_requests_held_back_total",
+			"Requests of periodic work that were not sent because little of the rate limit remains, by controller and purpose.",
+			"controller", "purpose"),
 	}
 }
 

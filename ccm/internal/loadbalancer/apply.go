@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
@@ -120,29 +119,14 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 	return action, err
 }
 
-// rename gives the load balancer its name. If another one has the name, and another Service waits for the name of this one, this one
-// takes a third name: two Services that exchange their names would wait for each other without end. A later sync tries again.
+// rename gives the load balancer its name.
 func (l *Controller) rename(ctx context.Context, lb *hcloud.LoadBalancer, name string) error {
 	_, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: name})
-	if !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) || len(plan.GuestsOf(lb)) > 0 || !l.isAwaited(lb) {
-		return err
+	if e, ok := errors.AsType[hcloud.Error](err); ok && e.Code == hcloud.ErrorCodeUniquenessError {
+		e.Message += ": choose a third name, or rename the other load balancer first"
+		return e
 	}
-	free := fmt.Sprintf("%.100s-%d", name, lb.ID)
-	if _, _, freeErr := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: free}); freeErr != nil {
-		return errors.Join(err, freeErr)
-	}
-	return fmt.Errorf("%w: has the name %s until this one is free", err, free)
-}
-
-// isAwaited reports whether a Service that does not own the load balancer asks for its name.
-func (l *Controller) isAwaited(lb *hcloud.LoadBalancer) bool {
-	for uid, svc := range l.evidence.Services() {
-		if uid != lb.Labels[plan.LabelServiceUID] && plan.WantsLoadBalancer(svc) &&
-			strings.TrimSpace(svc.Annotations[plan.AnnotationPrefix+"name"]) == lb.Name {
-			return true
-		}
-	}
-	return false
+	return err
 }
 
 // partError is the error of one operation.

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
@@ -86,46 +84,13 @@ func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, pla
 	}
 	l.evidence.SawLoadBalancer(string(svc.UID))
 	klog.InfoS("Created load balancer", "service", klog.KObj(svc), "loadBalancer", result.LoadBalancer.ID, "name", planned.CreateName)
-	if lb, err = l.awaitCreated(ctx, planned, result.LoadBalancer.ID, result.Action); err != nil {
-		return nil, false, fmt.Errorf("creating load balancer %d (%s): %w", result.LoadBalancer.ID, planned.CreateName, err)
+	id := result.LoadBalancer.ID
+	if err := l.slow.Wait(ctx, id, result.Action); err != nil {
+		return nil, false, fmt.Errorf("creating load balancer %d (%s): %w", id, planned.CreateName, err)
+	}
+	if lb, err = l.get(ctx, id); err != nil { // the answer to the creation lacks its addresses
+		return nil, false, err
 	}
 	l.events.Normal(svc, event.Created, "Created load balancer %d (%s)", lb.ID, lb.Name)
 	return lb, true, nil
-}
-
-// awaitCreated returns the new load balancer when it has been created. The answer to the creation lacks its addresses, so
-// one that is waited for alone is looked at instead of its action: the look that sees the end is the last request.
-func (l *Controller) awaitCreated(ctx context.Context, plan *plan.LoadBalancer, id int64, action *hcloud.Action) (*hcloud.LoadBalancer,
-	error) {
-	var made atomic.Pointer[hcloud.LoadBalancer]
-	err := l.slow.WaitLooking(ctx, id, action, func(ctx context.Context) (apicall.Progress, error) {
-		lb, err := l.get(ctx, id)
-		if err != nil {
-			return apicall.ProgressUnknown, err
-		}
-		p := progressOf(plan, lb)
-		if p == apicall.ProgressEnded {
-			made.Store(lb)
-		}
-		return p, nil
-	})
-	if lb := made.Load(); err != nil || lb != nil {
-		return lb, err
-	}
-	return l.get(ctx, id)
-}
-
-// progressOf returns what a new load balancer shows of its creation. It has its addresses when the creation has
-// succeeded (https://github.com/hetznercloud/hcloud-go/issues/153). What must be changed after that needs the action's end.
-func progressOf(planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) apicall.Progress {
-	joins := plan.CreateRequest(planned).Network != nil
-	switch {
-	case !planned.Public && !joins:
-		return apicall.ProgressUnknown
-	case planned.Public && lb.PublicNet.IPv4.IP == nil, joins && len(lb.PrivateNet) == 0:
-		return apicall.ProgressRunning
-	case len(plan.Diff(planned, lb)) > 0:
-		return apicall.ProgressUnknown
-	}
-	return apicall.ProgressEnded
 }

@@ -106,7 +106,7 @@ func (r *Routes) UseNodes(nodes corelisters.NodeLister) { r.nodes = nodes }
 // readNetwork fetches the routes of the network for the cache.
 func (r *Routes) readNetwork(ctx context.Context) ([]netRoute, error) {
 	network, err := r.getNetwork(ctx)
-	if _, gone := errors.AsType[*networkGoneError](err); gone {
+	if errors.Is(err, errNetworkGone) {
 		r.network.Forget() // another network may have its name now
 		network, err = r.getNetwork(ctx)
 	}
@@ -134,7 +134,7 @@ func (r *Routes) getNetwork(ctx context.Context) (*hcloud.Network, error) {
 		return nil, fmt.Errorf("getting network %d: %w", id, err)
 	}
 	if network == nil {
-		return nil, &networkGoneError{id, r.network.IDOrName}
+		return nil, fmt.Errorf("getting network %d (HCLOUD_NETWORK=%q): %w", id, r.network.IDOrName, errNetworkGone)
 	}
 	if network.ID != id {
 		return nil, fmt.Errorf("getting network %d: the answer is about network %d; check HCLOUD_ENDPOINT", id, network.ID)
@@ -142,15 +142,8 @@ func (r *Routes) getNetwork(ctx context.Context) (*hcloud.Network, error) {
 	return network, nil
 }
 
-// networkGoneError reports that the API does not know the ID of a network any more.
-type networkGoneError struct {
-	id       int64
-	idOrName string
-}
-
-func (e *networkGoneError) Error() string {
-	return fmt.Sprintf("getting network %d (HCLOUD_NETWORK=%q): it does not exist any more", e.id, e.idOrName)
-}
+// errNetworkGone reports that the API does not know the ID of a network any more.
+var errNetworkGone = errors.New("it does not exist any more")
 
 func prefixOf(nr hcloud.NetworkRoute) (netip.Prefix, bool) {
 	if nr.Destination == nil {

@@ -43,7 +43,7 @@ const settle = "settle"
 // weights say how often a kind of step is chosen; the default is 2.
 var weights = map[string]int{"service": 14, "fault": 8, "crash": 4, "network anew": 1, "handmade": 0, "pool split": 0, "other cluster": 0,
 	"other delete": 0, "pool switch": 4, "lb fill": 3,
-	"service class": 4, "cluster id": 2, "lists empty": 2, "two clusters": 1, "service force": 1, "service flap": 1, "names swap": 1,
+	"service class": 4, "cluster id": 2, "lists empty": 2, "two clusters": 1, "service force": 1, "service flap": 1,
 	"pool full": 1, "others hang": 1, "rate limited": 1}
 
 // newHistory returns the history of a seed. It uses only some kinds of steps, so that these meet each other more

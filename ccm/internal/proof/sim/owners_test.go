@@ -189,35 +189,3 @@ func (g *guard) setRefused(refused bool) {
 	defer g.mu.Unlock()
 	g.refused = refused
 }
-
-// swapNames exchanges the names of two Services' load balancers, and makes sure that each gets the other's.
-func (w *world) swapNames() {
-	w.settle()
-	var both []*corev1.Service
-	var names []string
-	for _, s := range w.kube.services() {
-		own := w.guard.owned(s)
-		if len(own) == 1 && wantsOurs(s) && s.DeletionTimestamp == nil && !isShared(s) && !isMistyped(s) && setting(s, "adopt") == "" &&
-			own[0].Labels[uidLabel] == string(s.UID) && !plan.RecordOf(own[0]).Shared {
-			both, names = append(both, s), append(names, own[0].Name)
-		}
-	}
-	if len(both) < 2 || !w.guard.ok() {
-		return
-	}
-	for i, s := range both[:2] {
-		w.guard.userChanges(s)
-		s.Annotations = maps.Clone(s.Annotations)
-		if s.Annotations == nil {
-			s.Annotations = map[string]string{}
-		}
-		s.Annotations[prefix+"name"] = names[1-i]
-		must(w.kube.Update(servicesResource, s, namespace))
-	}
-	w.settle()
-	for i, s := range both[:2] {
-		if own := w.guard.owned(s); w.guard.ok() && len(own) == 1 && own[0].Name != names[1-i] {
-			w.failNow("names", s.Name+" waits for the name "+names[1-i]+", and its load balancer has the name "+own[0].Name)
-		}
-	}
-}

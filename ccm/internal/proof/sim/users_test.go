@@ -39,7 +39,6 @@ var people = map[string]act{
 	"service flap":   flapType,
 	"service class":  toggleClass,
 	"service force":  removeByForce,
-	"names swap":     func(w *world, _ string, _, _ int) { w.swapNames() },
 
 	"node add":     func(w *world, who string, _, _ int) { w.addServer(who, 20*time.Second) },
 	"node delete":  func(w *world, who string, _, _ int) { w.deleteNode(who) },

@@ -1,0 +1,73 @@
+package loadbalancer_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+// addBareServer adds a server without a public IPv4 address, and its Node.
+func (w *world) addBareServer(name string, ipv6, inNetwork bool) *hcloud.Server {
+	w.t.Helper()
+	opts := hcloud.ServerCreateOpts{Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"},
+		Location: &hcloud.Location{Name: "fsn1"}, PublicNet: &hcloud.ServerCreatePublicNet{EnableIPv6: ipv6}}
+	if inNetwork {
+		opts.Networks = []*hcloud.Network{w.network}
+	}
+	result, _, err := w.api.Server.Create(w.t.Context(), opts)
+	w.must(err)
+	w.clock.Step(5 * time.Minute)
+	w.nodes = append(w.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.NodeSpec{ProviderID: "ccm-from-scratch://" + itoa(result.Server.ID)}})
+	return result.Server
+}
+
+// The API refuses a public target without an IPv4 address, unless the request has an address of its IPv6 network.
+func TestClustersWithoutPublicIPv4NeedNoAnnotation(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		ipv6, inNetwork bool
+		families        []corev1.IPFamily
+		network         string // HCLOUD_NETWORK
+		private         bool   // the targets
+	}{
+		"IPv6 only, without a network":  {true, false, []corev1.IPFamily{corev1.IPv6Protocol}, "", false},
+		"dual stack Service on IPv6":    {true, false, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, "", false},
+		"private only":                  {false, true, []corev1.IPFamily{corev1.IPv4Protocol}, "internal", true},
+		"private with IPv6, IPv4 first": {true, true, []corev1.IPFamily{corev1.IPv4Protocol}, "internal", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "realistic", 0)
+			for _, n := range []string{"node-1", "node-2"} {
+				w.addBareServer(n, tc.ipv6, tc.inNetwork)
+			}
+			provider := func() *ccm.Cloud {
+				return w.provider(func(c *ccm.Config) { c.Network, c.RoutesEnabled = tc.network, tc.network != "" })
+			}
+			svc := newService("web", nil, 80)
+			svc.Spec.IPFamilies = tc.families
+			w.ensure(provider(), svc)
+			lb := w.theLoadBalancer()
+			if !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || lb.Targets[0].UsePrivateIP != tc.private ||
+				lb.Targets[1].UsePrivateIP != tc.private {
+				t.Errorf("targets %+v", lb.Targets)
+			}
+			w.addBareServer("node-3", tc.ipv6, tc.inNetwork)
+			w.nodes = w.nodes[1:]
+			w.ensure(provider(), svc)
+			w.clock.Step(time.Minute) // the old target leaves when the new one is healthy
+			w.ensure(provider(), svc)
+			if lb := w.theLoadBalancer(); !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
+				t.Errorf("targets %v, want %v", targetIDs(lb), serverIDs(w.nodes))
+			}
+			w.expectQuiet(provider(), svc)
+		})
+	}
+}

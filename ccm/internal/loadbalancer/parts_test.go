@@ -1,0 +1,269 @@
+package loadbalancer_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+// request is a request of the CCM: "POST add_service", and the fields of its body.
+type request struct {
+	what string
+	body map[string]any
+}
+
+func readRequest(t *testing.T, r *http.Request) request {
+	t.Helper()
+	req := request{what: r.Method + " " + path.Base(r.URL.Path)}
+	if r.Body == nil || r.Body == http.NoBody {
+		return req
+	}
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &req.body); err != nil {
+			t.Error(err)
+		}
+	}
+	return req
+}
+
+// refuse makes the API refuse the requests that match, until setIntercept(nil).
+func (w *world) refuse(match func(request) bool) {
+	w.refuseAs(http.StatusUnprocessableEntity, "invalid_input", func(r *http.Request) bool { return match(readRequest(w.t, r)) })
+}
+
+// refuseAs makes the API answer the requests that match with an error, until setIntercept(nil).
+func (w *world) refuseAs(status int, code string, match func(*http.Request) bool) {
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if match(r) {
+			return apiError(status, code)
+		}
+		return nil
+	})
+}
+
+// expectTargets fails the test if the load balancer has other targets.
+func (w *world) expectTargets(want []int64) {
+	w.t.Helper()
+	if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, want) {
+		w.t.Errorf("targets %v, want %v", got, want)
+	}
+}
+
+// Each part of a load balancer converges on its own: one part fails, all others get what they should.
+func TestAnErrorInOnePartDoesNotHoldUpTheOthers(t *testing.T) {
+	t.Parallel()
+	is := func(what string) func(request) bool { return func(r request) bool { return r.what == what } }
+	number := func(r request, field string) int {
+		n, _ := r.body[field].(float64)
+		return int(n)
+	}
+	// state describes all that the change changes, by part.
+	state := func(lb *hcloud.LoadBalancer) map[string]string {
+		parts := map[string]string{"name": lb.Name, "type": lb.LoadBalancerType.Name, "algorithm": string(lb.Algorithm.Type),
+			"reverse": lb.PublicNet.IPv4.DNSPtr, "network": fmt.Sprint(len(lb.PrivateNet))}
+		for _, s := range lb.Services {
+			parts[fmt.Sprintf("port %d", s.ListenPort)] = fmt.Sprint(s.DestinationPort)
+		}
+		for _, id := range targetIDs(lb) {
+			parts[fmt.Sprintf("server %d", id)] = "target"
+		}
+		return parts
+	}
+	for name, tc := range map[string]struct {
+		refused func(*world) func(request) bool
+		parts   []string // the parts that may differ
+	}{
+		"name": {func(*world) func(request) bool {
+			return func(r request) bool { return strings.HasPrefix(r.what, "PUT") && r.body["name"] != nil }
+		}, []string{"name"}},
+		"type":        {func(*world) func(request) bool { return is("POST change_type") }, []string{"type"}},
+		"algorithm":   {func(*world) func(request) bool { return is("POST change_algorithm") }, []string{"algorithm"}},
+		"reverse DNS": {func(*world) func(request) bool { return is("POST change_dns_ptr") }, []string{"reverse"}},
+		"network":     {func(*world) func(request) bool { return is("POST attach_to_network") }, []string{"network"}},
+		"one port more": {func(*world) func(request) bool {
+			return func(r request) bool { return r.what == "POST add_service" && number(r, "listen_port") == 82 }
+		}, []string{"port 82"}},
+		"one port less": {func(*world) func(request) bool { return is("POST delete_service") }, []string{"port 81"}},
+		"one port":      {func(*world) func(request) bool { return is("POST update_service") }, []string{"port 80"}},
+		"the record": {func(*world) func(request) bool {
+			return func(r request) bool { return strings.HasPrefix(r.what, "PUT") && r.body["labels"] != nil }
+		}, []string{"port 82", "port 83"}},
+		"one new target": {func(w *world) func(request) bool {
+			id := serverIDs(w.nodes)[2]
+			return func(r request) bool {
+				return r.what == "POST add_target" && fmt.Sprint(r.body["server"]) == fmt.Sprintf("map[id:%v]", float64(id))
+			}
+		}, []string{"server 3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 2)
+			svc := newService("web", map[string]string{"name": "web"}, 80, 81)
+			w.ensure(w.provider(func(c *ccm.Config) { c.Network, c.RoutesEnabled = "", false }), svc)
+
+			w.addServer("node-3")
+			w.addServer("node-4")
+			setPorts(svc, 80, 82, 83)
+			svc.Spec.Ports[0].NodePort = 31111
+			annotate(svc, map[string]string{"name": "edge", "type": "lb21", "algorithm-type": "least_connections",
+				"ipv4-rdns": "a.example.org"})
+			ids := serverIDs(w.nodes)
+			want := map[string]string{"name": "edge", "type": "lb21", "algorithm": "least_connections", "reverse": "a.example.org",
+				"network": "1",
+				"port 80": "31111", "port 82": "30082", "port 83": "30083"}
+			for _, id := range ids {
+				want[fmt.Sprintf("server %d", id)] = "target"
+			}
+			w.refuse(tc.refused(w))
+			cloud := w.provider()
+			w.expectError(cloud, svc, "invalid_input")
+			got := state(w.theLoadBalancer())
+			for i, p := range tc.parts {
+				if p == "server 3" {
+					tc.parts[i] = fmt.Sprintf("server %d", ids[2])
+				}
+			}
+			for part, value := range want {
+				if got[part] != value && !slices.Contains(tc.parts, part) {
+					t.Errorf("%s: got %q, want %q", part, got[part], value)
+				}
+			}
+			w.wire.setIntercept(nil)
+			w.ensure(cloud, svc)
+			for part, value := range want {
+				if got := state(w.theLoadBalancer()); got[part] != value {
+					t.Errorf("afterwards %s: got %q, want %q", part, got[part], value)
+				}
+			}
+		})
+	}
+}
+
+func TestNoTargetIsLostIfItsReplacementIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*world, *corev1.Service){
+		"new nodes": func(w *world, _ *corev1.Service) {
+			w.nodes = nil
+			w.addServer("new-1")
+			w.addServer("new-2")
+		},
+		"private addresses": func(_ *world, svc *corev1.Service) { annotate(svc, map[string]string{"use-private-ip": "true"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 2)
+			svc := newService("web", nil, 80)
+			w.ensure(w.provider(), svc)
+			w.clock.Step(time.Minute) // health checks
+			before := targetIDs(w.theLoadBalancer())
+			change(w, svc)
+			w.refuse(func(r request) bool {
+				return r.what == "POST add_target" && (name == "new nodes" || r.body["use_private_ip"] == true)
+			})
+			cloud := w.provider()
+			w.expectError(cloud, svc)
+			w.expectTargets(before)
+			w.wire.setIntercept(nil)
+			for range 2 { // the old targets leave when a new one is healthy
+				w.ensure(cloud, svc)
+				w.clock.Step(30 * time.Second)
+			}
+			w.expectTargets(serverIDs(w.nodes))
+		})
+	}
+}
+
+// The target serves as before, and the error says what was refused.
+func TestATargetThatMayNotLeaveIsNotAddedTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", nil, 80)
+	w.ensure(w.provider(), svc)
+	w.clock.Step(time.Minute) // health checks
+	annotate(svc, map[string]string{"use-private-ip": "true"})
+	w.refuse(func(r request) bool { return r.what == "POST remove_target" })
+	_, err := w.tryEnsure(w.provider(), svc)
+	if err == nil || strings.Contains(err.Error(), "add_target") || !slices.Equal(targetIDs(w.theLoadBalancer()), serverIDs(w.nodes)) {
+		t.Errorf("%v, targets %v", err, targetIDs(w.theLoadBalancer()))
+	}
+}
+
+// The answer to a removal is lost, and the target does not come back. Until it is known what is there, no other target
+// is removed.
+func TestNoOtherTargetIsRemovedWhileOneMayBeMissing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 3)
+	svc := newService("web", nil, 80)
+	w.ensure(w.provider(), svc)
+	for _, id := range serverIDs(w.nodes) {
+		w.power(id, false) // all change their address at once
+	}
+	w.clock.Step(time.Minute) // health checks
+	annotate(svc, map[string]string{"use-private-ip": "true"})
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		switch path.Base(r.URL.Path) {
+		case "remove_target":
+			if resp, err := w.fake.Transport().RoundTrip(r); err == nil {
+				_ = resp.Body.Close()
+			}
+		case "add_target":
+		default:
+			return nil
+		}
+		return apiError(http.StatusBadGateway, "bad_gateway")
+	})
+	cloud := w.provider()
+	w.expectError(cloud, svc)
+	if got := targetIDs(w.theLoadBalancer()); len(got) != 2 {
+		t.Errorf("targets %v are left, want 2 of 3", got)
+	}
+	w.wire.setIntercept(nil)
+	w.ensure(cloud, svc)
+	w.expectTargets(serverIDs(w.nodes))
+}
+
+// Errors that concern the whole load balancer end the sync: further calls would fail too, and each costs.
+func TestAnErrorOfTheWholeLoadBalancerEndsTheSync(t *testing.T) {
+	t.Parallel()
+	for code, status := range map[string]int{"locked": 423, "conflict": 409, "rate_limit_exceeded": 429, "unauthorized": 401,
+		"forbidden": 403} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 1)
+			cloud := w.provider()
+			svc := newService("web", nil, 80)
+			w.ensure(cloud, svc)
+			setPorts(svc, 81, 82, 83)
+			w.addServer("node-2")
+			kinds := map[string]bool{}
+			w.wire.setIntercept(func(r *http.Request) *http.Response {
+				if r.Method != http.MethodPost {
+					return nil
+				}
+				kinds[fmt.Sprint(readRequest(t, r))] = true
+				return apiError(status, code)
+			})
+			w.expectError(cloud, svc)
+			if len(kinds) != 1 {
+				t.Errorf("sent %v, want one operation", kinds)
+			}
+		})
+	}
+}
