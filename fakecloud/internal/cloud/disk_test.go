@@ -327,7 +327,7 @@ func TestWritesShareATransactionOfTheDisk(t *testing.T) {
 	for i := range clients {
 		all.Go(func() { mustCreate(t, p, smallServer(fmt.Sprint("s", i))) })
 	}
-	for p.View().Servers.Len() < clients {
+	for p.data.state.Load().Servers.Len() < clients {
 		time.Sleep(time.Millisecond)
 	}
 	d.mu.Unlock()
