@@ -145,8 +145,8 @@ func recordAt(data []byte) (number uint64, operations []byte, length int, ok boo
 // ends reports whether what is at a place of a log is its end, not damage: nothing, or the last record, of which a part is missing because
 // the program or the machine failed meanwhile.
 func ends(data []byte, at int) bool {
-	used := at + len(bytes.TrimRight(data[at:], "\x00"))
-	for i := at + 1; i < used; i++ {
+	end := at + len(used(data[at:]))
+	for i := at + 1; i < end; i++ {
 		if _, _, _, ok := recordAt(data[i:]); ok {
 			return false
 		}
@@ -154,21 +154,15 @@ func ends(data []byte, at int) bool {
 	_, _, length, _ := recordAt(data[at:])
 	for from, to := at, 0; from < at+length; from = to {
 		to = min((from/sectorSize+1)*sectorSize, at+length)
-		if to > len(data) || isZero(data[from:to]) {
+		if to > len(data) || len(used(data[from:to])) == 0 {
 			return true
 		}
 	}
 	return false
 }
 
-func isZero(data []byte) bool {
-	for _, b := range data {
-		if b != 0 {
-			return false
-		}
-	}
-	return true
-}
+// used returns data without the zeros at its end.
+func used(data []byte) []byte { return bytes.TrimRight(data, "\x00") }
 
 // move moves a log to the database. What is there already stays.
 func (d *disk) move(path string) error {
@@ -176,7 +170,7 @@ func (d *disk) move(path string) error {
 	if err != nil {
 		return err
 	}
-	if len(data) < logSize && !isZero(data) {
+	if len(data) < logSize && len(used(data)) > 0 {
 		return d.errDamaged(path + " was cut")
 	}
 	var w *writer

@@ -98,7 +98,7 @@ func sameOnDisk(t *testing.T, c *Cloud, d Disk) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.disk = nil // the copy has none
+	s.disk = nil                          // the copy has none
 	s.cloud.lastID.Store(c.lastID.Load()) // this one is not closed, and the other one leaves ids out: see savedMachine
 	s.cloud.lastProject = c.lastProject
 	f.cloud.Restore(s)
