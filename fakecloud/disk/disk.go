@@ -241,10 +241,10 @@ func (d *disk) addLog() error {
 // moveFull moves the logs to the database, except for the last ones.
 func (d *disk) moveFull(except int) error {
 	for len(d.logs) > except {
+		_ = d.logs[0].file.Close() // some systems remove only closed files
 		if err := d.move(d.logs[0].file.Name()); err != nil {
 			return err
 		}
-		_ = d.logs[0].file.Close()
 		d.mu.Lock()
 		d.logs = d.logs[1:]
 		d.mu.Unlock()
