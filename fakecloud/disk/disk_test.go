@@ -144,7 +144,8 @@ func TestFaultRulesAreSavedAsTheyChange(t *testing.T) {
 	if _, err := again.Client().Server.All(t.Context()); err != nil {
 		t.Errorf("a rule for the first request is applied again: %v", err)
 	}
-	if all, err := again.Faults().List(t.Context()); err != nil || len(all) != 201 || all[0].Applied != 1 || all[200].Rule.Name != "rule-199" {
+	all, err := again.Faults().List(t.Context())
+	if err != nil || len(all) != 201 || all[0].Applied != 1 || all[200].Rule.Name != "rule-199" {
 		t.Errorf("%d rules, %v", len(all), err)
 	}
 }

@@ -47,7 +47,7 @@ func TestAFullDisk(t *testing.T) {
 		}
 	}
 	if all, err := c.Client().Server.All(t.Context()); err != nil || len(all) != len(names) {
-		t.Errorf("%d servers, %v, but %d were acknowledged: reads must go on, and what is refused must not happen", len(all), err, len(names))
+		t.Errorf("%d servers, %v, but %d were acknowledged: reads go on, and what is refused does not happen", len(all), err, len(names))
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ import (
 
 var kills = flag.Int("kills", 50, "how often TestKilledPrograms kills the program")
 
-// TestKilledPrograms kills the program at random moments while clients read and write, starts it again with the same state, and compares what
-// the clients were told with what the cloud has. It does so with both kinds of state.
+// TestKilledPrograms kills the program at random moments while clients read and write, starts it again with the same state, and compares
+// what the clients were told with what the cloud has. It does so with both kinds of state.
 func TestKilledPrograms(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{{"--state"}, {"--state-sync", "--state"}} {
