@@ -140,8 +140,8 @@ func (d *disk) errDamaged(cause any) error {
 	if err, ok := cause.(error); ok && (errors.Is(err, errDamage) || errors.Is(err, errLayout)) {
 		return err
 	}
-	return fmt.Errorf("state %s %w (%v): restore a copy of its directory, or move that away to begin with an empty cloud", d.path, errDamage,
-		cause)
+	return fmt.Errorf("state %s %w (%v): restore a copy of its directory, or move that away to begin with an empty cloud", d.path,
+		errDamage, cause)
 }
 
 // guard runs fn. On a damaged file, bbolt panics, or reads memory that does not exist: guard returns an error instead.

@@ -17,8 +17,8 @@ const saveOthersEvery = 5 * time.Minute
 // saveAgain is how long after a failure the disk is tried again, in the machine's time.
 const saveAgain = time.Second
 
-// What a later cloud continues with is saved ahead: ids as many as these, and the time of a clock that is faster than the machine's. Half of
-// it is left when the next part is saved. A cloud that is closed gives the rest back.
+// What a later cloud continues with is saved ahead: so many ids, and the time of a clock that is faster than the machine's. Half of it is
+// left when the next part is saved. A cloud that is closed gives the rest back.
 const (
 	idsAhead  = 200_000
 	timeAhead = 10 * time.Second // of the machine
