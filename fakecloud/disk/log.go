@@ -22,7 +22,7 @@ type changeLog struct {
 
 const (
 	logSuffix  = ".log"
-	logSize    = 4 << 20
+	logSize    = 2 << 20
 	fullAt     = logSize / 2 // the other half is for writes while the next log is made
 	headerSize = 20
 	sectorSize = 512 // a machine that fails has written a sector whole or not at all
