@@ -103,10 +103,11 @@ type Options struct {
 	Reserved []netip.Prefix
 	// Disk, if set, keeps what the cloud has over the end of the program: see package disk, which has one. The cloud begins with what is
 	// on it, and closes it. Tokens are then valid in addition to those on the disk, and Restore replaces what is on it. A request is
-	// answered when its changes are saved. [Cloud.Close] saves the rest, which is up to five minutes old otherwise: reports about
-	// traffic and usage, what is left of the rate limits, and the fault rules of [Cloud.Faults]. If the disk fails, the API refuses
-	// changes with 500 server_error until it works again. Not kept: the journal, and what is set while the cloud runs about the
-	// speed of the clock, the rate limit and the duration of actions.
+	// answered when its changes are saved, and nobody sees them earlier. [Cloud.Close] saves the rest, which is up to five minutes old
+	// otherwise: reports about traffic and usage, and what is left of the rate limits. Fault rules of [Cloud.Faults] are saved with
+	// the next change, or the first request that one selects. If the disk fails, the API refuses changes with 500 server_error until
+	// it works again. Not kept: the journal, and what is set while the cloud runs about the speed of the clock, the rate limit and
+	// the duration of actions.
 	Disk Disk
 	// DataPlane, if set, makes load balancers listen on this machine and forward to their targets. On Linux, this
 	// changes the defaults of PublicIPv4 and LoadBalancerIPv4 to 127.65.0.0/16 and 127.66.0.0/16.

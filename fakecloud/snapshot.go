@@ -41,11 +41,14 @@ func (c *Cloud) keepToken() {
 
 // Disk keeps what a cloud has over the end of the program: a map from keys to values. Package disk has one; see Options.Disk.
 type Disk interface {
-	// Read calls yield for all keys in their order, until yield returns an error. yield must not keep the slices.
+	// Read calls yield for all keys in their order, until yield returns an error. yield must not keep the slices. It comes before Write.
 	Read(yield func(key, value []byte) error) error
 	// Write makes the changes of a function, or none if it returns an error or if the program ends. The function puts the value of a
-	// key, deletes a key by putting nil, and deletes all keys that begin with a prefix. The disk must not change the slices.
-	Write(change func(put func(key, value []byte) error, deleteAll func(prefix []byte) error) error) error
+	// key, deletes a key by putting nil, and deletes all keys that begin with a prefix. The disk must not change the slices. If durable
+	// is set, these and all earlier changes survive a failure of the machine, too.
+	Write(durable bool, change func(put func(key, value []byte) error, deleteAll func(prefix []byte) error) error) error
+	// Room returns an error if further changes may not fit. The cloud asks after each Write, and each second while there is an error.
+	Room() error
 	Close() error
 }
 

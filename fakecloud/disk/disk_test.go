@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,6 +79,74 @@ func TestACloudGoesOnFromItsDirectory(t *testing.T) {
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: mode %v, %v; it has secrets, so it must be %v", name, info.Mode(), err, mode)
 		}
+	}
+}
+
+// countingDisk counts the bytes of the values that are put.
+type countingDisk struct {
+	fakecloud.Disk
+	bytes int
+}
+
+func (d *countingDisk) Write(durable bool, change func(put func(_, _ []byte) error, deleteAll func([]byte) error) error) error {
+	return d.Disk.Write(durable, func(put func(_, _ []byte) error, deleteAll func([]byte) error) error {
+		return change(func(key, value []byte) error {
+			d.bytes += len(value)
+			return put(key, value)
+		}, deleteAll)
+	})
+}
+
+// TestFaultRulesAreSavedAsTheyChange counts what the control API saves, and ends the process after a rule was applied.
+func TestFaultRulesAreSavedAsTheyChange(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	inner, err := disk.Open(dir, disk.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &countingDisk{Disk: inner}
+	c, err := fakecloud.Open(fakecloud.Options{Disk: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	post := func(path, body string) (saved int) {
+		t.Helper()
+		before := d.bytes
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1"+path, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		if c.ControlHandler().ServeHTTP(w, r); w.Code >= 300 {
+			t.Fatalf("POST %s: %d %s", path, w.Code, w.Body)
+		}
+		return d.bytes - before
+	}
+	const rule = `{"name": "%s", "operation": "%s", "first": 1, "effect": {"kind": "api_error", "code": "server_error"}}`
+	first := post("/faults", fmt.Sprintf(rule, "once", "list_servers"))
+	for i := range 200 {
+		if n := post("/faults", fmt.Sprintf(rule, fmt.Sprint("rule-", i), "list_volumes")); n > 2*first {
+			t.Fatalf("%d bytes are saved for rule %d, and %d for the first", n, i, first)
+		}
+	}
+	if n := post("/clock/step", `{"by": "1s"}`); n > 2*first {
+		t.Errorf("a step of the clock saves %d bytes", n)
+	}
+	if _, err := c.Client().Server.All(t.Context()); !hcloud.IsError(err, "server_error") {
+		t.Fatalf("got %v, want the error of the rule", err)
+	}
+	killed := filepath.Join(t.TempDir(), "killed")
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	again := mustOpen(t, killed)
+	defer again.Close()
+	if _, err := again.Client().Server.All(t.Context()); err != nil {
+		t.Errorf("a rule for the first request is applied again: %v", err)
+	}
+	all, err := again.Faults().List(t.Context())
+	if err != nil || len(all) != 201 || all[0].Applied != 1 || all[200].Rule.Name != "rule-199" {
+		t.Errorf("%d rules, %v", len(all), err)
 	}
 }
 

@@ -1,6 +1,8 @@
 package disk_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -8,11 +10,11 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// TestAFullDisk fills a disk of 256 KiB and makes room again.
+// TestAFullDisk fills a small disk and makes room again. A write is saved and acknowledged, or refused and not applied.
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=8m"); err != nil {
 		t.Skipf("a small disk cannot be mounted (%v): run the test as root", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
@@ -23,22 +25,31 @@ func TestAFullDisk(t *testing.T) {
 		})
 		return err
 	}
+	ballast := filepath.Join(dir, "ballast")
+	file, err := os.Create(ballast)
+	for err == nil {
+		_, err = file.Write(make([]byte, 64<<10))
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
 	var names []string
+	var refused string
 	for err := error(nil); err == nil; {
 		name := strings.Repeat("s", 1+len(names)%50) + strings.Repeat("-1", len(names)/50)
 		if err = create(name); err == nil {
 			names = append(names, name)
-		} else if !strings.Contains(err.Error(), "no space left on device; make room in the directory of the state") {
+		} else if refused = name; !strings.Contains(err.Error(), "no space left on device; make room in the directory of the state") {
 			t.Fatalf("the error does not say what to do: %v", err)
 		}
-		if len(names) > 1000 {
+		if len(names) > 3000 {
 			t.Fatal("the disk does not fill")
 		}
 	}
-	if _, err := c.Client().Server.All(t.Context()); err != nil {
-		t.Errorf("reads must go on: %v", err)
+	if all, err := c.Client().Server.All(t.Context()); err != nil || len(all) != len(names) {
+		t.Errorf("%d servers, %v, but %d were acknowledged: reads go on, and what is refused does not happen", len(all), err, len(names))
 	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=64m"); err != nil {
+	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
 	for err := create("again"); err != nil; err = create("again") { // the disk is tried each second
@@ -53,6 +64,9 @@ func TestAFullDisk(t *testing.T) {
 		if s, _, err := c.Client().Server.GetByName(t.Context(), name); s == nil {
 			t.Fatalf("server %s was acknowledged, and is gone: %v", name, err)
 		}
+	}
+	if s, _, err := c.Client().Server.GetByName(t.Context(), refused); s != nil || err != nil {
+		t.Errorf("server %s was refused, and exists: %v", refused, err)
 	}
 	t.Logf("%d servers were acknowledged before the disk was full", len(names))
 }

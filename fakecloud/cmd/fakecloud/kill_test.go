@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -20,21 +21,31 @@ import (
 
 var kills = flag.Int("kills", 50, "how often TestKilledPrograms kills the program")
 
-// TestKilledPrograms kills the program at random moments while clients write, starts it again with the same state, and compares what the
-// clients were told with what the cloud has.
+// TestKilledPrograms kills the program at random moments while clients read and write, starts it again with the same state, and compares
+// what the clients were told with what the cloud has. It does so with both kinds of state.
 func TestKilledPrograms(t *testing.T) {
 	t.Parallel()
+	for _, flags := range [][]string{{"--state"}, {"--state-sync", "--state"}} {
+		t.Run(flags[0], func(t *testing.T) {
+			t.Parallel()
+			testKilledPrograms(t, append(flags, t.TempDir(), "--rate-limit", "0", "--actions", "20ms", "--speed", "60"))
+		})
+	}
+}
+
+func testKilledPrograms(t *testing.T, args []string) {
 	const clients = 16
-	dir := t.TempDir()
 	all := make([]*writer, clients)
 	for i := range all {
 		all[i] = &writer{
 			name: fmt.Sprintf("c%d", i), rnd: rand.New(rand.NewPCG(uint64(i), 1)), knows: map[string]string{}, ids: map[int64]bool{},
+			deletes: map[string]bool{},
 		}
 	}
+	reader := &reader{names: map[int64]string{}}
 	acknowledged, parts := int64(0), longtest.Share(t, *kills, 5)
 	for _, part := range parts {
-		p := startProcess(t, "--state", dir, "--rate-limit", "0", "--actions", "20ms")
+		p := startProcess(t, args...)
 		// A server whose deletion was acknowledged is shown until the action ends.
 		if err := remote.New(p.control).AwaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
@@ -43,6 +54,7 @@ func TestKilledPrograms(t *testing.T) {
 			w.reach(p)
 			w.compare(t)
 		}
+		reader.compare(t, p, all)
 		if t.Failed() {
 			p.kill()
 			break
@@ -51,6 +63,10 @@ func TestKilledPrograms(t *testing.T) {
 		n := 1 + rand.New(rand.NewPCG(part, 2)).Int64N(40)
 		var done atomic.Int64
 		var wg sync.WaitGroup
+		wg.Go(func() {
+			for reader.read(t, p) == nil {
+			}
+		})
 		for _, w := range all {
 			wg.Go(func() {
 				for w.write(t.Context(), t) {
@@ -63,7 +79,7 @@ func TestKilledPrograms(t *testing.T) {
 		wg.Wait()
 		acknowledged += done.Load()
 	}
-	p := startProcess(t, "--state", dir, "--rate-limit", "0", "--actions", "20ms")
+	p := startProcess(t, args...)
 	defer p.kill()
 	for _, w := range all {
 		w.reach(p)
@@ -77,6 +93,59 @@ func TestKilledPrograms(t *testing.T) {
 	t.Logf("%d kills, %d writes were acknowledged", len(parts), acknowledged)
 }
 
+// reader is a client that keeps what it saw last.
+type reader struct {
+	names  map[int64]string // of all servers that it ever saw
+	latest []*hcloud.Server
+	time   time.Time
+}
+
+// read reads the servers and the time. A server's id is never another one's, and the time does not go back.
+func (r *reader) read(t *testing.T, p process) error {
+	client := hcloud.NewClient(hcloud.WithEndpoint(p.endpoint), hcloud.WithToken(p.token), hcloud.WithRetryOpts(hcloud.RetryOpts{}))
+	latest, err := client.Server.All(context.WithoutCancel(t.Context()))
+	if err != nil {
+		return err
+	}
+	r.latest = latest
+	for _, s := range latest {
+		if name := r.names[s.ID]; name != "" && name != s.Name {
+			t.Errorf("id %d is that of server %s, and was that of %s", s.ID, s.Name, name)
+		}
+		r.names[s.ID] = s.Name
+	}
+	now, err := remote.New(p.control).Now(context.WithoutCancel(t.Context()))
+	if err != nil {
+		return err
+	}
+	if now.Before(r.time) {
+		t.Errorf("the time went back from %v to %v", r.time, now)
+	}
+	r.time = now
+	return nil
+}
+
+// compare fails if a server is gone that the reader saw last, and that no writer wanted to delete.
+func (r *reader) compare(t *testing.T, p process, writers []*writer) {
+	t.Helper()
+	before := r.latest
+	if err := r.read(t, p); err != nil {
+		t.Fatal(err)
+	}
+	has, deletes := map[int64]bool{}, map[string]bool{}
+	for _, s := range r.latest {
+		has[s.ID] = true
+	}
+	for _, w := range writers {
+		maps.Copy(deletes, w.deletes)
+	}
+	for _, s := range before {
+		if !has[s.ID] && !deletes[s.Name] {
+			t.Errorf("server %s was seen, and is gone after the restart", s.Name)
+		}
+	}
+}
+
 // writer is a client that keeps what it was told.
 type writer struct {
 	name   string
@@ -84,7 +153,9 @@ type writer struct {
 	client *hcloud.Client
 	n      int
 	ids    map[int64]bool
-	knows  map[string]string // what exists by name, with its label
+	// deletes are all names that the writer wanted to delete.
+	deletes map[string]bool
+	knows   map[string]string // what exists by name, with its label
 	// What the last write wanted that was not answered: it may have happened or not. "" is a deletion.
 	doubt, wanted string
 }
@@ -108,6 +179,7 @@ func (w *writer) write(ctx context.Context, t *testing.T) bool {
 		err = w.create(ctx, t, name, label)
 	case w.rnd.IntN(3) == 0:
 		w.doubt, w.wanted = name, ""
+		w.deletes[name] = true
 		err = w.remove(ctx, name)
 	default:
 		w.doubt, w.wanted = name, label

@@ -37,6 +37,9 @@ func (a *API) injectFaults(next Handler) Handler {
 			Resource: faults.ResourceOf(r.Route.Pattern), Path: strings.TrimPrefix(r.HTTP.URL.Path, Prefix),
 			Client: first(r.HTTP.Header["User-Agent"]), Token: r.bearer(), Project: r.Project.ID(),
 		})
+		if d.Selected {
+			_ = a.cloud.Sync() // the counters: what a rule did once is not done again after a restart
+		}
 		if !ok {
 			next(w, r)
 			return

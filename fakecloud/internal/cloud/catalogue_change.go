@@ -55,7 +55,7 @@ func (c *Cloud) changeCatalogue(change func(*Catalogue) error) error {
 func (c *Cloud) setCatalogue(next *Catalogue) {
 	c.catalogue = next
 	for d := range c.projects.Load().Scan {
-		d.set(func(st *State) { st.Catalogue = next })
+		c.setState(d, func(st *State) { st.Catalogue = next })
 	}
 	c.broadcast()
 }
@@ -63,7 +63,7 @@ func (c *Cloud) setCatalogue(next *Catalogue) {
 // betweenWrites runs fn after the due work. fn may change the settings under Cloud.mu.
 func (c *Cloud) betweenWrites(fn func() error) error {
 	if c.stepped {
-		c.Settle()
+		c.settle()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,11 +71,11 @@ func (c *Cloud) betweenWrites(fn func() error) error {
 	return fn()
 }
 
-// set replaces the project's state by one without changes of resources. The caller holds Cloud.mu.
-func (d *projectData) set(change func(*State)) {
+// setState replaces a project's state by one without changes of resources. The caller holds Cloud.mu.
+func (c *Cloud) setState(d *projectData, change func(*State)) {
 	next := *d.state.Load()
 	change(&next)
-	d.state.Store(&next)
+	c.store(d, &next)
 }
 
 // TypeOf returns the server's type from the current catalogue. The type may differ from the one that the server was created with.

@@ -26,6 +26,9 @@ type authority struct {
 	once sync.Once
 	root issuer
 	sub  issuer
+
+	encode  sync.Once
+	encoded []savedIssuer // each write of a disk has it
 }
 
 type issuer struct {

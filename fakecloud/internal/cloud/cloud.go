@@ -172,7 +172,7 @@ func stepped(c clock.Clock) bool {
 // Close saves the last changes if there is a disk, stops the cloud's goroutines and ends all event subscriptions. The state stays readable.
 func (c *Cloud) Close() {
 	c.once.Do(func() {
-		_ = c.Sync() // see OnDiskError
+		_ = c.syncOthers() // see OnDiskError
 		c.mu.Lock()
 		saver := c.saver // which the cloud loses soon after it is closed
 		close(c.closed)
@@ -196,14 +196,18 @@ func (c *Cloud) profile() Profile { return *c.durations.Load() }
 
 func (c *Cloud) newID() int64 { return c.lastID.Add(1) }
 
-// View returns the project's current state, for reading only. It does not wait for a write. It does not wait for due work either: the
+// View returns the project's current state, for reading only; with a disk, the latest that is saved. It does not wait for a write. It does not wait for due work either: the
 // cloud's goroutine runs that. Exception: if the clock is neither the machine's nor simclock's, a test may have stepped it, so View runs
 // the due work first.
 func (p Project) View() *State {
 	if p.cloud.stepped {
-		p.cloud.Settle()
+		p.cloud.settle()
 	}
-	return p.data.state.Load()
+	st := p.data.state.Load()
+	if held := p.data.held.Load(); held != nil {
+		return held
+	}
+	return st
 }
 
 // Await returns nil as soon as cond holds for the project's state, or the context's error.
@@ -232,7 +236,7 @@ func (p Project) Await(ctx context.Context, cond func(*State) bool) error {
 // a disk, the changes are on it when update returns; if they cannot be saved, an error says so, and no further write begins until they are.
 func (p Project) update(fn func(*Tx) error) (*State, error) {
 	if p.cloud.stepped {
-		p.cloud.Settle()
+		p.cloud.settle()
 	}
 	st, round, err := p.updateAndSave(fn)
 	if err == nil {
@@ -307,8 +311,8 @@ func (c *Cloud) commit(tx *Tx) {
 	if !tx.changed {
 		return
 	}
-	tx.project.state.Store(tx.State)
-	c.events.publish()
+	c.store(tx.project, tx.State)
+	c.publish()
 	c.broadcast()
 }
 
@@ -322,7 +326,14 @@ func (c *Cloud) record(tx *Tx, continues bool) {
 	tx.log.Clear()
 }
 
+// broadcast wakes the calls of Await, once the changes are saved.
 func (c *Cloud) broadcast() {
+	if c.saver.next() == nil {
+		c.wakeWaiters()
+	}
+}
+
+func (c *Cloud) wakeWaiters() {
 	if c.changed != nil {
 		close(c.changed)
 		c.changed = nil

@@ -18,11 +18,14 @@ import (
 
 // Disk keeps what a cloud has, so that the next one continues where it was. It is a map from keys to values. fakecloud.Disk is the same.
 type Disk interface {
-	// Read calls yield for all keys in their order, until yield returns an error. yield must not keep the slices.
+	// Read calls yield for all keys in their order, until yield returns an error. yield must not keep the slices. It comes before Write.
 	Read(yield func(key, value []byte) error) error
 	// Write makes the changes of a function, or none if it returns an error or if the program ends. The function puts the value of a
-	// key, deletes a key by putting nil, and deletes all keys that begin with a prefix. The disk must not change the slices.
-	Write(change func(put func(key, value []byte) error, deleteAll func(prefix []byte) error) error) error
+	// key, deletes a key by putting nil, and deletes all keys that begin with a prefix. The disk must not change the slices. If durable
+	// is set, these and all earlier changes survive a failure of the machine, too.
+	Write(durable bool, change func(put func(key, value []byte) error, deleteAll func(prefix []byte) error) error) error
+	// Room returns an error if further changes may not fit. The cloud asks after each Write, and each second while there is an error.
+	Room() error
 	Close() error
 }
 
@@ -34,6 +37,11 @@ type savedMachine struct {
 	Time time.Time `json:"time"` // of the machine, when the cloud's time was saved
 	// Stopped is whether the cloud's clock stood still.
 	Stopped bool `json:"stopped,omitzero"`
+	// Until, LastID and LastProject are not less than the latest time and the latest ids that anybody can have seen of the cloud. They
+	// are missing after Close.
+	Until       time.Time `json:"until,omitzero"`
+	LastID      int64     `json:"last_id,omitzero"`
+	LastProject int64     `json:"last_project,omitzero"`
 }
 
 // sections are the kinds of entries in reading order. Resources share one section. The last section has all other kinds.
@@ -84,7 +92,7 @@ func kindOf(key []byte) (kind string, project int64, err error) {
 // ReadDisk reads what a disk has. The cloud does not change; [Cloud.Restore] takes it over and lets the cloud save all later changes to
 // this disk.
 //
-// While no program had the disk, the time has gone on as on the machine, unless the cloud's clock stood still.
+// While no program had the disk, the time has gone on as on the machine, unless the cloud's clock stood still. It never goes back.
 func (c *Cloud) ReadDisk(d Disk) (*Snapshot, error) {
 	l := c.newLoader()
 	var machine *savedMachine
@@ -115,9 +123,13 @@ func (c *Cloud) ReadDisk(d Disk) (*Snapshot, error) {
 	if err := l.resolve(); err != nil {
 		return nil, err
 	}
-	if off := time.Since(machine.Time); off > 0 && !machine.Stopped {
-		l.pass(off)
+	off := machine.Until.Sub(l.snapshot.Time)
+	if !machine.Stopped {
+		off = max(off, time.Since(machine.Time))
 	}
+	l.pass(max(off, 0))
+	l.cloud.lastID.Store(max(l.cloud.lastID.Load(), machine.LastID))
+	l.cloud.lastProject = max(l.cloud.lastProject, machine.LastProject)
 	return l.snapshot, nil
 }
 

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,11 +17,18 @@ const saveOthersEvery = 5 * time.Minute
 // saveAgain is how long after a failure the disk is tried again, in the machine's time.
 const saveAgain = time.Second
 
+// What a later cloud continues with is saved ahead: so many ids, and the time of a clock that is faster than the machine's. Half of it is
+// left when the next part is saved. A cloud that is closed gives the rest back.
+const (
+	idsAhead  = 200_000
+	timeAhead = 10 * time.Second // of the machine
+)
+
 // diskSaver saves changes. Cloud.mu guards its fields, except for the first ones: those do not change.
 //
 // A change costs a write to the map of unsaved entries. A goroutine encodes and saves the accumulated entries, so that many writes share a
-// transaction of the disk. A write is answered when its changes are saved. The cloud's own changes are saved in the same order, so that a
-// disk always has the whole cloud as it was at some moment.
+// transaction of the disk. A write is answered, and readers and subscribers see it, when its changes are saved. The cloud's own changes are
+// saved in the same order, so that a disk always has the whole cloud as it was at some moment.
 type diskSaver struct {
 	cloud *Cloud
 	disk  Disk
@@ -30,7 +38,12 @@ type diskSaver struct {
 	changes []diskChange
 	places  map[entryKey]int // in changes
 	round   *saveRound       // in which these are saved; nil if there are none
-	failed  error            // of the last round; nil if it went well
+	saving  *saveRound       // the one before, as long as it lasts; else nil
+	failed  error            // of the last round, or for the next one; nil if the disk works
+	held    map[*projectData]struct{}
+	events  [][]Event    // of unsaved changes
+	until   time.Time    // until which the clock is moved
+	saved   savedMachine // the latest that is on the disk
 }
 
 // diskChange is one change of a disk: an entry that is new or another one now, or that is gone.
@@ -60,6 +73,7 @@ func (r *saveRound) wait() error {
 func (c *Cloud) saveTo(d Disk) {
 	c.saver = &diskSaver{
 		cloud: c, disk: d, wake: make(chan struct{}, 1), ended: make(chan struct{}), places: map[entryKey]int{},
+		held: map[*projectData]struct{}{},
 	}
 	go c.saver.run()
 }
@@ -106,27 +120,32 @@ func (s *diskSaver) replaceAll() {
 	if s != nil {
 		s.begin()
 		clear(s.places)
+		s.until = time.Time{} // the clock may show an earlier time now
 		s.changes = append(s.changes, diskChange{all: s.cloud.copyLocked(s.cloud.clock)})
 	}
 }
 
-// begin makes sure that there will be a round.
+// begin makes sure that there will be a round. While the disk fails, it waits for the next try.
 func (s *diskSaver) begin() {
-	if s.round == nil {
-		s.round = &saveRound{saved: make(chan struct{})}
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+	if s.round != nil {
+		return
+	}
+	s.round = &saveRound{saved: make(chan struct{})}
+	if s.failed != nil {
+		return
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
 	}
 }
 
-// next is the round of the unsaved changes, nil if everything is saved.
+// next is the round after which all present changes are saved, nil if they are.
 func (s *diskSaver) next() *saveRound {
 	if s == nil {
 		return nil
 	}
-	return s.round
+	return cmp.Or(s.round, s.saving)
 }
 
 // refuse returns an error if changes cannot be saved. The disk is tried again all the time, so that the cloud does not need a restart.
@@ -199,17 +218,7 @@ func (s *diskSaver) saveTypes() {
 	}
 }
 
-// saveExtra replaces the parts of SaveAlso of some kinds.
-func (s *diskSaver) saveExtra(all []entry, kinds ...string) {
-	for _, k := range kinds {
-		s.removeAll(append(prefix(k, 0), k+"\x00"...))
-	}
-	for _, e := range all {
-		s.put(e)
-	}
-}
-
-// saveScenarios replaces the scenarios on the disk, and the server types and fault rules that scenarios change.
+// saveScenarios replaces the scenarios on the disk, and the server types that scenarios change.
 func (c *Cloud) saveScenarios() {
 	if c.saver == nil {
 		return
@@ -219,63 +228,129 @@ func (c *Cloud) saveScenarios() {
 		c.saver.put(s.entry())
 	}
 	c.saver.saveTypes()
-	c.saver.saveExtra(c.extraEntries(LineFault), LineFault)
 }
 
-// Sync returns when all changes so far are saved, with the parts of SaveAlso of these kinds, or all parts if kinds is empty. It does
-// nothing for a cloud without a disk. Its error says that they could not be saved.
-func (c *Cloud) Sync(kinds ...string) error {
-	if !c.saves() {
-		return nil
+// Sync returns when all changes so far are saved, except for those that are saved now and then. It does nothing for a cloud without a disk.
+// Its error says that they could not be saved.
+func (c *Cloud) Sync() error {
+	c.mu.Lock()
+	c.saver.noteExtra()
+	round := c.saver.next()
+	c.mu.Unlock()
+	return round.wait()
+}
+
+// AllowTime saves that anybody may have seen a time. Call it before the clock is moved there.
+func (c *Cloud) AllowTime(t time.Time) error {
+	c.mu.Lock()
+	if s := c.saver; s != nil && t.After(s.until) {
+		s.until = t
+		s.begin()
 	}
-	others := c.extraEntries(kinds...)
-	return c.noteOthers(others, kinds...).wait()
+	round := c.saver.next()
+	c.mu.Unlock()
+	return round.wait()
 }
 
-// saves reports whether the cloud has a disk.
-func (c *Cloud) saves() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.saver != nil
-}
-
-// noteOthers is Sync without waiting: it returns the round. Meanwhile the cloud may have been closed; then it is nil.
-func (c *Cloud) noteOthers(others []entry, kinds ...string) *saveRound {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.saver
+// noteExtra notes the changes of the parts of SaveAlso.
+func (s *diskSaver) noteExtra() {
 	if s == nil {
-		return nil
+		return
 	}
-	if len(kinds) == 0 {
-		s.removeAll(prefix(sectionOthers))
+	for _, part := range s.cloud.extra {
+		if part.Changed == nil {
+			continue
+		}
+		part.Changed(func(id int64, v any) {
+			if e := (entry{entryKey{kind: part.Kind, id: id}, v}); v == nil {
+				s.remove(e.entryKey)
+			} else {
+				s.put(e)
+			}
+		})
+	}
+}
+
+// syncOthers is Sync with what is saved now and then.
+func (c *Cloud) syncOthers() error {
+	kinds := []string{lineBalancer, lineUsage, lineTraffic}
+	var others []entry
+	for _, part := range c.extra {
+		if part.Changed == nil {
+			kinds, others = append(kinds, part.Kind), append(others, part.entries()...)
+		}
+	}
+	c.mu.Lock()
+	if s := c.saver; s != nil {
+		for _, k := range kinds {
+			s.removeAll(kindPrefix(k))
+		}
 		c.statsEntries(s.put)
+		for _, e := range others {
+			s.put(e)
+		}
 	}
-	s.saveExtra(others, kinds...)
-	return s.next()
+	c.mu.Unlock()
+	return c.Sync()
+}
+
+// kindPrefix is what the keys of the entries of no project of a kind have in common.
+func kindPrefix(kind string) []byte { return append(prefix(kind, 0), kind+"\x00"...) }
+
+// hold lets readers see a state of a project until the present changes are saved.
+func (s *diskSaver) hold(d *projectData, shown *State) {
+	if s == nil {
+		return
+	}
+	s.begin()
+	if _, ok := s.held[d]; !ok {
+		s.held[d] = struct{}{}
+		d.held.Store(shown)
+	}
+}
+
+// store changes the state of a project. The caller holds Cloud.mu.
+func (c *Cloud) store(d *projectData, st *State) {
+	c.saver.hold(d, d.state.Load())
+	d.state.Store(st)
+}
+
+// publish publishes the events that were added, once their changes are saved.
+func (c *Cloud) publish() {
+	events := c.events.take()
+	if c.saver.next() == nil {
+		c.events.publish(events)
+	} else {
+		c.saver.events = append(c.saver.events, events)
+	}
 }
 
 // run saves changes until the cloud is closed.
 func (s *diskSaver) run() {
 	defer close(s.ended)
-	others := time.NewTicker(saveOthersEvery)
+	others, ahead := time.NewTicker(saveOthersEvery), time.NewTicker(saveAgain)
 	defer others.Stop()
-	var again <-chan time.Time
+	defer ahead.Stop()
 	for {
 		select {
 		case <-s.wake:
-		case <-again:
+			s.flush(false)
 		case <-others.C:
-			go func() { _ = s.cloud.Sync() }() // onDiskError is told
-			continue
+			go func() { _ = s.cloud.syncOthers() }() // onDiskError is told
+		case <-ahead.C:
+			s.cloud.mu.Lock()
+			if speed := s.cloud.speed(); speed > 1 && s.cloud.Now().Add(TimeAhead(speed)/2).After(s.saved.Until) {
+				s.begin()
+			}
+			failed := s.failed != nil
+			s.cloud.mu.Unlock()
+			if failed {
+				s.flush(false)
+			}
 		case <-s.cloud.closed:
-			s.flush()
+			s.flush(true)
 			s.end()
 			return
-		}
-		again = nil
-		if !s.flush() {
-			again = time.After(saveAgain)
 		}
 	}
 }
@@ -296,36 +371,54 @@ func (s *diskSaver) end() {
 	s.cloud.mu.Lock()
 	defer s.cloud.mu.Unlock()
 	s.cloud.saver = nil
+	for d := range s.held {
+		d.held.Store(nil)
+	}
 	if s.round != nil {
 		s.round.err = errNotSaved(errors.New("the cloud is closed"))
 		close(s.round.saved)
 	}
 }
 
-// flush saves the changes. It returns false if that fails.
-func (s *diskSaver) flush() bool {
+// flush saves the changes, and then shows them. It is the last one when the cloud is closed.
+func (s *diskSaver) flush(last bool) {
 	c := s.cloud
 	c.mu.Lock()
-	changes, round := s.changes, s.round
-	s.changes, s.places, s.round = nil, map[entryKey]int{}, nil
-	header, machine := c.header(), c.machine()
-	c.mu.Unlock()
-	if round == nil && len(changes) == 0 {
-		return true
+	s.noteExtra()
+	changes, round, events, held := s.changes, s.round, s.events, map[*projectData]*State{}
+	s.changes, s.places, s.round, s.events, s.saving = nil, map[entryKey]int{}, nil, nil, round
+	for d := range s.held {
+		held[d] = d.state.Load()
 	}
-	all := slices.Concat(changes, []diskChange{{entry: header}, {entry: machine}})
-	err := s.disk.Write(func(put func(key, value []byte) error, deleteAll func([]byte) error) error {
-		return write(all, put, deleteAll)
-	})
+	machine := s.machine(last)
+	durable := machine.LastID != s.saved.LastID || machine.LastProject != s.saved.LastProject
+	all := slices.Concat(changes, []diskChange{{entry: c.header()}, {entry: entry{entryKey{kind: lineMachine}, machine}}})
+	c.mu.Unlock()
+	var err error
+	if round != nil || last {
+		err = s.disk.Write(durable, func(put func(key, value []byte) error, deleteAll func([]byte) error) error {
+			return write(all, put, deleteAll)
+		})
+	}
+	failed := err
+	if err == nil {
+		failed = s.disk.Room()
+	}
 	c.mu.Lock()
 	before := s.failed
-	if s.failed = err; err != nil {
-		s.changes = append(changes, s.changes...)
+	s.failed, s.saving = failed, nil
+	switch {
+	case err != nil:
+		s.changes, s.events = append(changes, s.changes...), append(events, s.events...)
 		clear(s.places)
+		s.begin()
+	case round != nil:
+		s.saved = machine
+		s.show(held, events)
 	}
 	c.mu.Unlock()
-	if c.onDiskError != nil && (err == nil) != (before == nil) {
-		c.onDiskError(err)
+	if c.onDiskError != nil && (failed == nil) != (before == nil) {
+		c.onDiskError(failed)
 	}
 	if round != nil {
 		if err != nil {
@@ -333,13 +426,49 @@ func (s *diskSaver) flush() bool {
 		}
 		close(round.saved)
 	}
-	return err == nil
 }
 
-func (c *Cloud) machine() entry {
-	clk, ok := c.clock.(*simclock.Clock)
-	return entry{entryKey{kind: lineMachine}, savedMachine{time.Now().UTC(), !ok || clk.Speed() == 0}}
+// show lets readers and subscribers see what is saved now.
+func (s *diskSaver) show(saved map[*projectData]*State, events [][]Event) {
+	for d, st := range saved {
+		if d.state.Load() == st {
+			delete(s.held, d)
+			st = nil
+		}
+		d.held.Store(st)
+	}
+	for _, batch := range events {
+		s.cloud.events.publish(batch)
+	}
+	s.cloud.wakeWaiters()
 }
+
+// machine is what is to be saved about the machine. It is read before the cloud's time, which would go back otherwise.
+func (s *diskSaver) machine(last bool) savedMachine {
+	c, m := s.cloud, savedMachine{Time: time.Now().UTC(), Stopped: s.cloud.speed() == 0}
+	if last {
+		return m
+	}
+	if m.Until = s.until; c.speed() > 1 && m.Until.Before(c.Now().Add(TimeAhead(c.speed()))) {
+		m.Until = c.Now().Add(TimeAhead(c.speed()))
+	}
+	m.LastID, m.LastProject = s.saved.LastID, s.saved.LastProject
+	if c.lastID.Load()+idsAhead/2 > m.LastID || c.lastProject+idsAhead/2 > m.LastProject {
+		m.LastID, m.LastProject = c.lastID.Load()+idsAhead, c.lastProject+idsAhead
+	}
+	return m
+}
+
+// speed is the speed of the clock; 0 if it is not one of simclock.
+func (c *Cloud) speed() float64 {
+	if clk, ok := c.clock.(*simclock.Clock); ok {
+		return clk.Speed()
+	}
+	return 0
+}
+
+// TimeAhead is how far the time is saved ahead for a speed of the clock.
+func TimeAhead(speed float64) time.Duration { return time.Duration(speed * float64(timeAhead)) }
 
 // write makes the changes with the functions of Disk.Write.
 func write(changes []diskChange, put func(key, value []byte) error, deleteAll func([]byte) error) (err error) {

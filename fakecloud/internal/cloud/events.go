@@ -120,14 +120,21 @@ func unseen(c *store.Change) bool {
 	return before != nil && now != nil && now.Status == ActionRunning
 }
 
-// publish hands on the events that were added.
-func (h *eventHub) publish() {
-	if len(h.next) == 0 {
+// take returns the events that were added.
+func (h *eventHub) take() []Event {
+	events := h.next
+	h.next, h.text = nil, 0
+	return events
+}
+
+// publish hands on events.
+func (h *eventHub) publish(events []Event) {
+	if len(events) == 0 {
 		return
 	}
 	b := h.last
-	b.events, b.next = h.next, newEventBatch()
-	h.last, h.next, h.text = b.next, nil, 0
+	b.events, b.next = events, newEventBatch()
+	h.last = b.next
 	close(b.ready)
 }
 
@@ -162,7 +169,6 @@ func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) { return c.Subscri
 // after it. All must use the same function. It is called during a write, so it must not call the cloud, except for its clock.
 func (c *Cloud) SubscribeEncoded(encode func(*Event) []byte) (*Subscription, map[int64]*State) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	s := &Subscription{Since: c.events.seq, cloud: c, encoded: encode != nil, closed: make(chan struct{}), at: c.events.last}
 	if s.encoded {
 		c.events.encode = encode
@@ -173,6 +179,9 @@ func (c *Cloud) SubscribeEncoded(encode func(*Event) []byte) (*Subscription, map
 	for d := range c.projects.Load().Scan {
 		states[d.id] = d.state.Load()
 	}
+	round := c.saver.next()
+	c.mu.Unlock()
+	_ = round.wait() // the states are not seen before they are saved
 	return s, states
 }
 
@@ -242,6 +251,10 @@ func (s *Subscription) poll(n int) (events []Event, more bool, wait <-chan struc
 	}
 	if s.at.next == nil { // the cloud is closed
 		return nil, false, nil
+	}
+	if e := s.at.events; e[len(e)-1].Seq <= s.Since { // they were not saved yet when the subscription began
+		s.at = s.at.next
+		return nil, false, s.at.ready
 	}
 	events = s.at.events[s.taken:]
 	events = events[:min(n, len(events))]

@@ -171,7 +171,7 @@ func (h *HypervisorSession) Guests() []hypervisor.Guest { return h.guests }
 func (h *HypervisorSession) Next(ctx context.Context) (hypervisor.Task, error) {
 	for {
 		// Due work may queue a task, or end a queued one.
-		h.cloud.Settle()
+		h.cloud.settle()
 		t, ok, err := h.take()
 		if ok || err != nil {
 			return t, err

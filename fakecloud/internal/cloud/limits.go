@@ -42,7 +42,7 @@ func (p Project) SetLimits(l Limits) error {
 
 // setLimits is SetLimits for a caller that holds Cloud.mu.
 func (p Project) setLimits(l Limits) {
-	p.data.set(func(st *State) { st.Limits = l })
+	p.cloud.setState(p.data, func(st *State) { st.Limits = l })
 	if p.cloud.saver != nil {
 		p.cloud.saver.put(p.cloud.projectEntry(p.data))
 	}

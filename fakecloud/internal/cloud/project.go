@@ -15,6 +15,7 @@ type projectData struct {
 	name  string
 	auto  bool // it was made for an unknown token: see autoProjects
 	state atomic.Pointer[State]
+	held  atomic.Pointer[State] // what readers see instead, as long as state is not saved; else nil
 	// lastUse is when the last request of an automatic project came, see Cloud.uptime; dropped for a project that was dropped.
 	lastUse atomic.Int64
 
@@ -188,7 +189,7 @@ func (c *Cloud) emptyProject(d *projectData, now time.Time) {
 	c.voidJobs += d.jobs
 	d.jobs = 0
 	d.epoch++
-	d.state.Store(c.emptyState(before.Limits))
+	c.store(d, c.emptyState(before.Limits))
 	c.saver.saveEmptied(d)
 	c.publishAll(d, before, d.state.Load(), now, false)
 }
@@ -203,7 +204,7 @@ func (c *Cloud) publishAll(d *projectData, of, after *State, now time.Time, crea
 		t.RecordAll(tx.log, created)
 	}
 	c.events.add(tx, false)
-	c.events.publish()
+	c.publish()
 }
 
 // release gives the public addresses of a state back to their pools, and forgets the reports about its resources.

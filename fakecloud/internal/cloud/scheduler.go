@@ -151,8 +151,14 @@ const noJob = math.MaxInt64
 const maxBatch = 500
 
 // Settle runs all work that is due now. Call it after you step the clock. Before a write and while the
-// clock runs, the cloud does so by itself. Others can read and write between its batches.
+// clock runs, the cloud does so by itself. Others can read and write between its batches. With a disk, the work is then saved.
 func (c *Cloud) Settle() {
+	c.settle()
+	_ = c.Sync() // see OnDiskError
+}
+
+// settle is Settle without waiting for the disk.
+func (c *Cloud) settle() {
 	now := c.clock.Now()
 	for more := true; more && now.UnixNano() >= c.nextDue.Load(); {
 		c.mu.Lock()
@@ -314,7 +320,7 @@ func (c *Cloud) runner() {
 		select {
 		case <-timer.C():
 			c.armed.Store(awake)
-			c.Settle()
+			c.settle()
 			select {
 			case <-time.After(runnerPause):
 			case <-c.closed: // the end of a synctest bubble does not wait for a pause

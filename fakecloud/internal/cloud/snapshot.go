@@ -234,7 +234,7 @@ func (e *entry) encode() []byte {
 //
 // The snapshot has the secrets of the cloud: tokens, private keys, user data. It lacks subscriptions and hypervisors.
 func (c *Cloud) Save(w io.Writer) error {
-	c.Settle()
+	c.settle()
 	out, lines := bufio.NewWriter(w), 0
 	write := func(e entry) {
 		line, err := json.Marshal(SnapshotLine{Kind: e.kind, Project: e.project, Data: e.encode()})
@@ -244,9 +244,13 @@ func (c *Cloud) Save(w io.Writer) error {
 		_, _ = out.Write(append(line, '\n')) // the first error stays
 		lines++
 	}
-	c.copy(c.clock).entries(write)
-	for _, e := range c.extraEntries() {
-		write(e)
+	saved := c.copy(c.clock)
+	_ = c.Sync() // a snapshot does not run ahead of the disk
+	saved.entries(write)
+	for _, part := range c.extra {
+		for _, e := range part.entries() {
+			write(e)
+		}
 	}
 	write(entry{entryKey{kind: lineEnd}, lines + 1})
 	return out.Flush()
@@ -372,27 +376,24 @@ func (h *statsHistory[S]) entries(kind string, yield func(entry)) {
 	}
 }
 
-// LineFault is the kind of the parts of SaveAlso that are fault rules: scenarios change them.
+// LineFault is the kind of the parts of SaveAlso that are fault rules.
 const LineFault = "fault"
 
 // Extra is a part of a snapshot that other packages add. Each of its values is a line.
 type Extra struct {
 	Kind   string
 	Values func() []any
+	// Changed calls put for each value that was added or changed since its last call, and with nil for each one that is gone. The ids
+	// order the values. The first call is about all. It must not call the cloud. If it is nil, a disk has the values of now and then.
+	Changed func(put func(id int64, value any))
 }
 
 // SaveAlso adds parts to snapshots. They can be encoded as JSON. [Snapshot.Extra] returns them.
 func (c *Cloud) SaveAlso(parts ...Extra) { c.extra = parts }
 
-// extraEntries are the entries of the parts of SaveAlso, or of one of them.
-func (c *Cloud) extraEntries(kinds ...string) (all []entry) {
-	for _, part := range c.extra {
-		if len(kinds) > 0 && !slices.Contains(kinds, part.Kind) {
-			continue
-		}
-		for i, v := range part.Values() {
-			all = append(all, entry{entryKey{kind: part.Kind, id: int64(i)}, v})
-		}
+func (e *Extra) entries() (all []entry) {
+	for i, v := range e.Values() {
+		all = append(all, entry{entryKey{kind: e.Kind, id: int64(i)}, v})
 	}
 	return all
 }

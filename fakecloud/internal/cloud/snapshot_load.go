@@ -339,12 +339,14 @@ func loadStats[S any](h *statsHistory[S], saved *savedStats[S]) error {
 }
 
 // saved returns the authority. It makes the authority if no client asked for a certificate yet.
-func (a *authority) saved() (all []savedIssuer) {
+func (a *authority) saved() []savedIssuer {
 	a.make()
-	for _, i := range []issuer{a.root, a.sub} {
-		all = append(all, savedIssuer{string(encodePEM("CERTIFICATE", i.cert.Raw)), string(encodeKey(i.key))})
-	}
-	return all
+	a.encode.Do(func() {
+		for _, i := range []issuer{a.root, a.sub} {
+			a.encoded = append(a.encoded, savedIssuer{string(encodePEM("CERTIFICATE", i.cert.Raw)), string(encodeKey(i.key))})
+		}
+	})
+	return a.encoded
 }
 
 func loadAuthority(seed uint64, saved []savedIssuer) (*authority, error) {

@@ -24,6 +24,7 @@ func (c *Cloud) Restore(s *Snapshot) {
 	default:
 		c.saveTo(s.disk)
 		c.saver.saveQueue(c.queue)
+		c.saver.removeAll(kindPrefix(LineFault)) // they have other ids now
 	}
 }
 
@@ -71,10 +72,11 @@ func (c *Cloud) restoreProjects(f *Cloud) {
 		same[d] = d
 		if old, ok := c.Project(d.id); ok && old.data.name == d.name && old.data.auto == d.auto {
 			same[d] = old.data
-			old.data.state.Store(d.state.Load())
+			c.store(old.data, d.state.Load())
 			old.data.tokens, old.data.jobs, old.data.epoch = d.tokens, d.jobs, d.epoch
 			old.data.lastUse.Store(d.lastUse.Load())
 		}
+		c.saver.hold(same[d], c.emptyState(c.limits)) // unless it was there
 		all.Set(same[d])
 	}
 	for i := range c.queue {

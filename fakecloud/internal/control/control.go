@@ -133,6 +133,9 @@ func (c *Controller) Step(d time.Duration) error {
 		if err := ours.CheckStep(d); err != nil {
 			return err
 		}
+		if err := c.Cloud.AllowTime(c.Cloud.Now().Add(d + cloud.TimeAhead(ours.Speed()))); err != nil {
+			return err
+		}
 	case !isOther:
 		return fmt.Errorf("step: %w", ErrClock)
 	case d < 0:
@@ -158,6 +161,11 @@ func (c *Controller) SetSpeed(x float64) error {
 	clk, ok := c.Cloud.Clock().(*simclock.Clock)
 	if !ok {
 		return fmt.Errorf("speed: %w", ErrClock)
+	}
+	if x > 1 && x <= simclock.MaxSpeed {
+		if err := c.Cloud.AllowTime(c.Cloud.Now().Add(cloud.TimeAhead(x))); err != nil {
+			return err
+		}
 	}
 	return clk.SetSpeed(x)
 }

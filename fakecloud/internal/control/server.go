@@ -237,8 +237,9 @@ type errorBody struct {
 func (c *Controller) serve(handle func(*Controller, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out, err := handle(c, r)
-		if err == nil && r.Method != http.MethodGet {
-			err = c.Cloud.Sync(cloud.LineFault)
+		// An answer does not run ahead of the disk.
+		if saved := c.Cloud.Sync(); err == nil && r.Method != http.MethodGet {
+			err = saved
 		}
 		if err != nil {
 			writeJSON(w, statusOf(err), errorBody{err.Error()})

@@ -17,7 +17,9 @@ const lineRate = "rate_limit"
 // saveAlso adds the fault rules and what is left of the rate limits to the cloud's snapshots.
 func (c *Controller) saveAlso() {
 	c.Cloud.SaveAlso(
-		cloud.Extra{Kind: cloud.LineFault, Values: func() []any { return values(c.API.Faults().Save()) }},
+		cloud.Extra{
+			Kind: cloud.LineFault, Values: func() []any { return values(c.API.Faults().Save()) }, Changed: c.API.Faults().Changed,
+		},
 		cloud.Extra{Kind: lineRate, Values: func() []any { return values(c.API.SaveRates()) }},
 	)
 }
@@ -49,7 +51,7 @@ func (c *Controller) UseDisk(d cloud.Disk) error {
 		return err
 	}
 	c.Cloud.Settle() // what became due meanwhile: the first answer must show it as done
-	return nil
+	return c.Cloud.Sync()
 }
 
 func (c *Controller) restore(snapshot *cloud.Snapshot) (err error) {

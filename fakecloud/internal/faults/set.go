@@ -21,12 +21,16 @@ type Set struct {
 
 	mu      sync.Mutex
 	seq     int
-	changed chan struct{} // closed, and replaced, when a rule is applied, added or removed
+	lastKey int64
+	unsaved map[*active]struct{} // see Changed
+	changed chan struct{}        // closed, and replaced, when a rule is applied, added or removed
 }
 
 // active is a rule and its counters.
 type active struct {
 	rule fault.Rule
+	key  int64 // orders the rules of a set
+	gone bool  // guarded by Set.mu
 
 	mu               sync.Mutex
 	source           rand.PCG // of random
@@ -71,12 +75,62 @@ type Saved struct {
 func (s *Set) Save() []Saved {
 	var all []Saved
 	for _, a := range *s.rules.Load() {
-		a.mu.Lock()
-		random, _ := a.source.MarshalBinary() // returns no error
-		all = append(all, Saved{a.rule, a.matched, a.applied, random})
-		a.mu.Unlock()
+		all = append(all, a.saved())
 	}
 	return all
+}
+
+func (a *active) saved() Saved {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	random, _ := a.source.MarshalBinary() // returns no error
+	return Saved{a.rule, a.matched, a.applied, random}
+}
+
+// Changed calls put for each rule that was added or selected a request since the last call, and with nil for each one that was removed. The
+// keys have the order of the rules. The first call is about all rules.
+func (s *Set) Changed(put func(key int64, saved any)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unsaved == nil {
+		s.unsaved = map[*active]struct{}{}
+		s.touch(*s.rules.Load()...)
+	}
+	for a := range s.unsaved {
+		if a.gone {
+			put(a.key, nil)
+		} else {
+			put(a.key, a.saved())
+		}
+	}
+	clear(s.unsaved)
+}
+
+// touch notes rules for Changed. The caller holds mu.
+func (s *Set) touch(all ...*active) {
+	if s.unsaved == nil {
+		return // nobody asks
+	}
+	for _, a := range all {
+		s.unsaved[a] = struct{}{}
+	}
+}
+
+// remove notes that rules are gone. The caller holds mu.
+func (s *Set) remove(all ...*active) {
+	for _, a := range all {
+		a.gone = true
+	}
+	s.touch(all...)
+}
+
+// add gives rules their place behind all others. The caller holds mu.
+func (s *Set) add(all ...*active) {
+	for _, a := range all {
+		s.lastKey++
+		a.key = s.lastKey
+	}
+	s.touch(all...)
 }
 
 // Load returns a set of saved rules for the same API. It returns an error if a rule is wrong.
@@ -100,7 +154,10 @@ func (s *Set) Load(saved []Saved) (*Set, error) {
 func (s *Set) Take(other *Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.replace(*other.rules.Load())
+	rules := *other.rules.Load()
+	s.remove(*s.rules.Load()...)
+	s.add(rules...)
+	s.replace(rules)
 }
 
 // NewSet returns a set without rules, for an API with the given operations.
@@ -135,7 +192,9 @@ func (s *Set) Add(_ context.Context, r fault.Rule) (fault.Rule, error) {
 	if find(next, r.Name) >= 0 {
 		return fault.Rule{}, fmt.Errorf("add fault rule %.128q: %w; remove it first or choose another name", r.Name, fault.ErrExists)
 	}
-	s.replace(append(next, newActive(r, *rand.NewPCG(r.Seed, ^r.Seed))))
+	added := newActive(r, *rand.NewPCG(r.Seed, ^r.Seed))
+	s.add(added)
+	s.replace(append(next, added))
 	return r, nil
 }
 
@@ -162,6 +221,7 @@ func (s *Set) Remove(_ context.Context, name string) (bool, error) {
 	if i < 0 {
 		return false, nil
 	}
+	s.remove(rules[i])
 	s.replace(slices.Delete(slices.Clone(rules), i, i+1))
 	return true, nil
 }
@@ -170,6 +230,7 @@ func (s *Set) Remove(_ context.Context, name string) (bool, error) {
 func (s *Set) Clear(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.remove(*s.rules.Load()...)
 	s.replace([]*active{})
 	return nil
 }
@@ -178,10 +239,15 @@ func (s *Set) Clear(context.Context) error {
 func (s *Set) Forget(project int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ofProject := func(a *active) bool { return a.rule.Project == project }
-	if rules := *s.rules.Load(); slices.ContainsFunc(rules, ofProject) {
-		s.replace(slices.DeleteFunc(slices.Clone(rules), ofProject))
+	var stay []*active
+	for _, a := range *s.rules.Load() {
+		if a.rule.Project == project {
+			s.remove(a)
+		} else {
+			stay = append(stay, a)
+		}
 	}
+	s.replace(stay)
 }
 
 // List implements fault.Rules.
@@ -257,6 +323,8 @@ type Decision struct {
 	Before, After time.Duration
 	// Effect is the effect other than delays. Its Kind is "" for delays only.
 	Effect fault.Effect
+	// Selected reports whether a rule selects the request, so that its counters have changed, even if none takes it.
+	Selected bool
 }
 
 // Empty reports whether the set has no rules.
@@ -265,8 +333,13 @@ func (s *Set) Empty() bool { return len(*s.rules.Load()) == 0 }
 // Decide returns what the rules do to a request. ok is false if none takes it.
 func (s *Set) Decide(c *Call) (d Decision, ok bool) {
 	var names []string
+	var selected []*active
 	for _, a := range *s.rules.Load() {
-		if !matches(&a.rule, c) || !a.take() {
+		if !matches(&a.rule, c) {
+			continue
+		}
+		selected = append(selected, a)
+		if !a.take() {
 			continue
 		}
 		names = append(names, a.rule.Name)
@@ -281,12 +354,15 @@ func (s *Set) Decide(c *Call) (d Decision, ok bool) {
 			break
 		}
 	}
-	if len(names) == 0 {
+	if d.Selected = len(selected) > 0; !d.Selected {
 		return d, false
 	}
 	d.Names = strings.Join(names, ",")
 	s.mu.Lock()
-	s.broadcastLocked()
-	s.mu.Unlock()
-	return d, true
+	defer s.mu.Unlock()
+	s.touch(selected...)
+	if d.Names != "" {
+		s.broadcastLocked()
+	}
+	return d, d.Names != ""
 }
