@@ -240,7 +240,8 @@ func (v *vault) mistakes(certificate, key, userData string) {
 	const other = "second-secret-token" // valid, too
 	labelled := with(with(server, "name", 7), "labels", fields{"a-" + other: other})
 	v.request("POST", v.endpoint+"/servers?name=%73econd-secret-token", labelled)
-	v.request("POST", v.endpoint+"/"+other+"?name=a"+other, `{"name": "\u0073econd-secret-token", "labels": {"`+other+`": 1}}`)
+	v.request("GET", v.endpoint+"/"+other+"?name=a"+other, nil)
+	v.request("POST", v.endpoint+"/servers", `{"name": "\u0073econd-secret-token", "labels": {"`+other+`": 1}}`)
 	for _, m := range []struct {
 		path string
 		body any
