@@ -66,7 +66,7 @@ func addFork(c *Controller, r *http.Request) (any, error) {
 	}
 	if f.count.Add(1) > maxForks {
 		f.count.Add(-1)
-		return nil, statusError{http.StatusConflict, fmt.Errorf("there are %d forks, those of forks included: the most; delete one", maxForks)}
+		return nil, statusError{http.StatusConflict, fmt.Errorf("there are %d forks, with those of forks: the most; delete one", maxForks)}
 	}
 	if f.all == nil {
 		f.all = map[string]*Fork{}
