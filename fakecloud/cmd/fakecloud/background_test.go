@@ -275,7 +275,7 @@ func TestTheJournalIsFollowed(t *testing.T) {
 		t.Fatal(resp, err)
 	}
 	get(t, state.Endpoint+"/a%1B%5B2J%0Ab%C2%9B%E2%80%AE")
-	next(`GET /v1/a\\x1b\[2J\\nb\\u009b\\u202e 401 unauthorized`)
+	next(`GET /v1/a\\x1b\[2J\\nb\\u009b\\u202e 404 not_found`)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil && runtime.GOOS != "windows" {
 		t.Fatal(err)
 	}
