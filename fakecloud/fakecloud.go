@@ -130,6 +130,7 @@ type Cloud struct {
 	network    string        // Options.Router.Network
 	token      string
 	ready      atomic.Bool
+	unsaved    atomic.Pointer[error] // why changes cannot be saved
 	// readTimeout is how long a request may take to arrive, in the machine's time. It is constant after the first
 	// listener.
 	readTimeout time.Duration
@@ -249,12 +250,24 @@ func (c *Cloud) Fork() *Cloud {
 
 // setUpControl gives the controller what it asks the cloud for.
 func (c *Cloud) setUpControl() {
-	c.controller.Ready, c.controller.Endpoint, c.controller.PublicToken = c.ready.Load, c.Endpoint, DefaultToken
+	c.controller.Ready, c.controller.Endpoint, c.controller.PublicToken = c.readiness, c.Endpoint, DefaultToken
+	c.journal.Redact = c.cloud.WithoutTokens
 	c.controller.NewFork = func() *control.Fork {
 		f := c.Fork()
 		f.ready.Store(true)
 		return &control.Fork{API: f.Handler(), Control: f.ControlHandler(), Close: f.Close}
 	}
+}
+
+// readiness returns an error if clients cannot use the API.
+func (c *Cloud) readiness() error {
+	if !c.ready.Load() {
+		return errors.New("the API does not listen yet; try again")
+	}
+	if err := c.unsaved.Load(); err != nil {
+		return fmt.Errorf("changes cannot be saved, so that the API refuses them; make room on the disk: %w", *err)
+	}
+	return nil
 }
 
 // startPackets starts the data plane and the router, if the options have them.

@@ -17,7 +17,7 @@ import (
 )
 
 // slow connects to a URL and sends the header of a POST and a part of its body.
-func slow(t *testing.T, url, path string) net.Conn {
+func slow(t *testing.T, url, path, host string) net.Conn {
 	t.Helper()
 	address, _, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
@@ -25,8 +25,8 @@ func slow(t *testing.T, url, path string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: "+
-		"application/json\r\nContent-Length: 100\r\n\r\n{", path, DefaultToken)
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: "+
+		"application/json\r\nContent-Length: 100\r\n\r\n{", path, host, DefaultToken)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,13 +47,37 @@ func TestASlowBodyEndsItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, conn := range map[string]net.Conn{
-		"API": slow(t, endpoint, "/v1/servers"), "unknown route": slow(t, endpoint, "/v1/none"),
-		"control API": slow(t, control, "/faults"), "a route that reads no body": slow(t, control, "/actions/resume"),
+		"API": slow(t, endpoint, "/v1/servers", "localhost"), "unknown route": slow(t, endpoint, "/v1/none", "localhost"),
+		"control API":                slow(t, control, "/faults", "localhost"),
+		"a route that reads no body": slow(t, control, "/actions/resume", "localhost"),
 	} {
 		// Copy returns when the server closes the connection.
 		if _, err := io.Copy(io.Discard, conn); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A zone in an address is for this machine only, and net/http's client takes it away.
+func TestAnAddressWithAZoneIsRefused(t *testing.T) {
+	t.Parallel()
+	c := New(Options{})
+	t.Cleanup(c.Close)
+	endpoint, err := c.Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	control, err := c.StartControl(t.Context(), "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{endpoint, control} {
+		conn := slow(t, url, "/v1/servers", "[::1%25lo]")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %v, %v", url, resp, err)
+		}
+		_ = resp.Body.Close()
 	}
 }
 

@@ -152,6 +152,7 @@ func TestThePageUsesTheAPIOfAProject(t *testing.T) {
 		t.Fatal(err)
 	}
 	asJSON := http.Header{"Content-Type": {"application/json"}}
+	followed := http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}
 	const create = `{"name": "web-1", "server_type": "cx23", "image": "debian-13"}`
 	for _, tc := range []struct {
 		what, method, path, body string
@@ -164,6 +165,20 @@ func TestThePageUsesTheAPIOfAProject(t *testing.T) {
 			http.Header{"Content-Type": {"application/json"}, "Origin": {"https://evil.example"}}, "", 403, "another origin"},
 		{"another site", "DELETE", "/projects/1/v1/servers/1000001", "",
 			http.Header{"Sec-Fetch-Site": {"cross-site"}}, "", 403, "another origin"},
+		{"a look from another site", "GET", "/metrics", "",
+			http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"}}, "", 403, "another origin"},
+		{"a link of another site", "GET", "/debug/pprof/trace?seconds=1", "",
+			followed, "", 403, "another origin"},
+		{"another port of this machine", "GET", "/journal/await?n=0", "",
+			http.Header{"Sec-Fetch-Site": {"same-site"}}, "", 403, "another origin"},
+		{"another origin reads", "GET", "/snapshot", "", http.Header{"Origin": {"https://evil.example"}}, "", 403, "another origin"},
+		{"a link to the page", "GET", "/", "",
+			followed, "", 200, "endpoints"},
+		{"the page in a frame", "GET", "/", "",
+			http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"iframe"}}, "",
+			403, "another origin"},
+		{"an address that was typed", "GET", "/rate_limit", "", http.Header{"Sec-Fetch-Site": {"none"}}, "", 200, "limit"},
+		{"the page reads", "GET", "/rate_limit", "", http.Header{"Sec-Fetch-Site": {"same-origin"}}, "", 200, "limit"},
 		{"a form", "POST", "/projects/1/v1/servers", create, http.Header{"Content-Type": {"text/plain"}}, "", 415, "application/json"},
 		{"a rebound name", "GET", "/projects/1/v1/servers", "", nil, "evil.example", 403, "DNS rebinding"},
 		{"nothing of these has an effect", "GET", "/projects/1/v1/servers", "", nil, "", 200, `"servers":[]`},
@@ -177,6 +192,8 @@ func TestThePageUsesTheAPIOfAProject(t *testing.T) {
 		{"a copy", "POST", "/fork", "{}", asJSON, "", 201, `"endpoint"`},
 		{"the page of the copy", "DELETE", "/forks/1/projects/1/v1/servers/1000001", "", nil, "", 200, "delete_server"},
 		{"the cloud does not change with it", "GET", "/projects/1/v1/servers/1000001", "", nil, "", 200, `"web-1"`},
+		{"a copy of the copy", "POST", "/forks/1/fork", "{}", asJSON, "", 201, `/forks/1/forks/1/v1"`},
+		{"the copies of the copy", "GET", "/forks/1/forks", "", nil, "", 200, `/forks/1/forks/1"`},
 		{"the API of the copy for clients", "GET", "/forks/1/v1/servers", "", nil, "", 401, "unauthorized"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), tc.method, control+tc.path, strings.NewReader(tc.body))

@@ -59,8 +59,10 @@ func (c *Cloud) useDisk(d Disk) error {
 	}
 	c.cloud.OnDiskError(func(err error) {
 		if err != nil {
+			c.unsaved.Store(&err)
 			c.options.Logger.Error("changes cannot be saved; the API refuses them until they can", "error", err)
 		} else {
+			c.unsaved.Store(nil)
 			c.options.Logger.Info("changes are saved again")
 		}
 	})

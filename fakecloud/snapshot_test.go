@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -129,4 +133,42 @@ func ExampleLoad() {
 	servers, err := cloud.Client().Server.All(ctx)
 	fmt.Println(len(servers), servers[0].Name, err)
 	// Output: 1 web-1 <nil>
+}
+
+// fullDisk is a disk that is empty, and has room or not.
+type fullDisk struct{ full atomic.Bool }
+
+func (d *fullDisk) Read(func(key, value []byte) error) error { return nil }
+func (d *fullDisk) Close() error                             { return nil }
+func (d *fullDisk) Write(func(put func(key, value []byte) error, deleteAll func(prefix []byte) error) error) error {
+	if d.full.Load() {
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+func TestACloudThatCannotSaveIsNotReady(t *testing.T) {
+	t.Parallel()
+	d := &fullDisk{}
+	c, err := fakecloud.Open(fakecloud.Options{Disk: d, Logger: slog.New(slog.DiscardHandler)})
+	check(t, err)
+	t.Cleanup(c.Close)
+	_, err = c.Start(t.Context(), "")
+	check(t, err)
+	control, err := c.StartControl(t.Context(), "")
+	check(t, err)
+	n := 0
+	order := func() bool {
+		n++
+		return orderServer(t.Context(), c, fmt.Sprint("server-", n)) == nil
+	}
+	for _, full := range []bool{false, true, false} {
+		d.full.Store(full)
+		for order() == full { // a write may come before the first that fails
+		}
+		resp, body := ask(t, http.MethodGet, control+"/ready", nil)
+		if full != (resp.StatusCode == http.StatusServiceUnavailable) || full != strings.Contains(body, "changes cannot be saved") {
+			t.Errorf("full is %v: %d %s", full, resp.StatusCode, body)
+		}
+	}
 }

@@ -90,7 +90,7 @@ func (c *http1Conn) readRequest(first bool) (*http.Request, error) {
 
 // checkHidden checks the fields that http.ReadRequest takes out of the header.
 func (c *http1Conn) checkHidden(r *http.Request, head []byte) error {
-	if r.ContentLength >= 0 && r.ProtoAtLeast(1, 1) && r.URL.Host == "" {
+	if r.ContentLength >= 0 && r.ProtoAtLeast(1, 1) && r.URL.Host == "" && r.Host != "" {
 		return nil
 	}
 	in := textproto.NewReader(bufio.NewReader(bytes.NewReader(head)))
@@ -98,6 +98,8 @@ func (c *http1Conn) checkHidden(r *http.Request, head []byte) error {
 	h, _ := in.ReadMIMEHeader()
 	if host, ok := h["Host"]; ok && r.URL.Host != "" && host[0] != r.URL.Host {
 		return fmt.Errorf("the host is %q in the URI and %q in its field", r.URL.Host, host[0])
+	} else if ok && r.Host == "" {
+		r.Header["Host"] = []string{""} // an empty field is passed on, a missing one is not
 	}
 	// RFC 9112, section 6.1: the connection must end after a request with two lengths, and after chunks with HTTP/1.0.
 	if h["Transfer-Encoding"] != nil && (h["Content-Length"] != nil || !r.ProtoAtLeast(1, 1)) {

@@ -88,6 +88,36 @@ func TestForwardedHostIsNotAdded(t *testing.T) {
 	}
 }
 
+// HAProxy does not add one either: a target may answer another site for a Host that is empty.
+func TestARequestWithoutHostIsPassedOnWithoutOne(t *testing.T) {
+	t.Parallel()
+	heads := make(chan string, 1)
+	l := newLab(t, Options{})
+	tg := l.place("t", newTCPTargetAt(t, "t", "127.0.0.1:0", func(c net.Conn) {
+		var head strings.Builder
+		in := bufio.NewScanner(c)
+		for in.Scan() && in.Text() != "" {
+			head.WriteString(in.Text() + "|")
+		}
+		if strings.Contains(head.String(), "User-Agent: test") { // else it is a health check
+			heads <- head.String()
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	}).at())
+	l.apply(balance([]Service{httpService(80)}, tg))
+	l.awaitHealth(Healthy, 80, tg)
+	for request, want := range map[string]bool{
+		"GET / HTTP/1.0\r\n": false, "GET / HTTP/1.1\r\n": false,
+		"GET / HTTP/1.1\r\nHost:\r\n": true, "GET / HTTP/1.0\r\nHost: a\r\n": true,
+	} {
+		c := l.dial(80)
+		ask(t, c, bufio.NewReader(c), request+"User-Agent: test\r\n\r\n")
+		if head := <-heads; strings.Contains(head, "Host:") != want {
+			t.Errorf("%q became %q", request, head)
+		}
+	}
+}
+
 func TestEachRequestOfAConnectionIsBalanced(t *testing.T) {
 	t.Parallel()
 	l, targets := httpLab(t, httpService(80), nil, nil, nil)

@@ -97,12 +97,13 @@ func (t *link) writeHead(r *http.Request) {
 	_ = w.WriteByte(' ')
 	_, _ = w.WriteString(r.RequestURI)
 	if r.ProtoAtLeast(1, 1) {
-		_, _ = w.WriteString(" HTTP/1.1\r\nHost: ")
+		_, _ = w.WriteString(" HTTP/1.1\r\n")
 	} else {
-		_, _ = w.WriteString(" HTTP/1.0\r\nConnection: keep-alive\r\nHost: ")
+		_, _ = w.WriteString(" HTTP/1.0\r\nConnection: keep-alive\r\n")
 	}
-	_, _ = w.WriteString(r.Host)
-	_, _ = w.WriteString("\r\n")
+	if r.Host != "" {
+		_, _ = w.WriteString("Host: " + r.Host + "\r\n")
+	}
 	writeFields(w, r.Header, r.ContentLength < 0, r.Trailer)
 }
 

@@ -61,7 +61,8 @@ type Status struct {
 }
 
 // Rule is one way in which a cloud misbehaves. Of the fields that select requests, the empty ones select all. Route,
-// Operation and Resource take the names of the API document; a name that does not exist is an error.
+// Operation and Resource take the names of the API document; a name that does not exist is an error. A name has at most 128 bytes, the body
+// of an effect 1 MiB, and each other text 1 KiB.
 type Rule struct {
 	// Name identifies the rule, also in the journal. It must be unique. If empty, the cloud chooses one.
 	Name string `json:"name"`

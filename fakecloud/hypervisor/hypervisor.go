@@ -27,7 +27,7 @@ type Options struct {
 	// Project is the id of the project with the servers that the hypervisor runs. 0 means all projects.
 	Project int64 `json:"project,omitempty"`
 	// Selector is a label selector for the servers. "" means all servers. The cloud applies it whenever an action
-	// starts, so that a change of labels moves a server from one hypervisor to another.
+	// starts, so that a change of labels moves a server from one hypervisor to another. It has at most 4 KiB.
 	Selector string `json:"selector,omitempty"`
 	// TaskTimeout is how long a task may take, on the cloud's clock. Then its action fails with the code timeout. Default:
 	// DefaultTaskTimeout.
@@ -120,7 +120,7 @@ type Task struct {
 	Guest Guest `json:"machine"`
 }
 
-// Error is why a task failed. Its code and message become those of the action.
+// Error is why a task failed. Its code and message become those of the action, which keeps 1 KiB of each.
 type Error struct {
 	// Code is such as "resource_unavailable". If empty, it is "action_failed".
 	Code    string `json:"code"`

@@ -90,7 +90,8 @@ type Fork struct {
 	id       int
 }
 
-// Fork returns a copy of the cloud as it is now: see fakecloud.Cloud.Fork. Close it after use: a cloud has at most 100.
+// Fork returns a copy of the cloud as it is now: see fakecloud.Cloud.Fork. Close it after use: a cloud has at most 100, those of
+// forks included.
 func (c *Client) Fork(ctx context.Context) (*Fork, error) {
 	id, err := field[int](ctx, c, "id", http.MethodPost, "/fork", nil, struct{}{})
 	if err != nil {

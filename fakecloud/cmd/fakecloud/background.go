@@ -32,7 +32,8 @@ func newStartCommand(lookup func(string) (string, bool)) *cobra.Command {
 		}
 		var started *server
 		if err == nil {
-			started, err = startServer(cmd.Context(), path, append(givenFlags(cmd.Flags()), "--"+backgroundFlag, path))
+			args, env := givenFlags(cmd.Flags())
+			started, err = startServer(cmd.Context(), path, append(args, "--"+backgroundFlag, path), env)
 		}
 		if err == nil {
 			started.warnRealToken(cmd.ErrOrStderr(), lookup)
@@ -45,24 +46,29 @@ func newStartCommand(lookup func(string) (string, bool)) *cobra.Command {
 	return cmd
 }
 
-// givenFlags returns the flags of the server that were given, by the command line or by variables.
-func givenFlags(f *pflag.FlagSet) (args []string) {
+// givenFlags returns the flags of the server that were given, by the command line or by variables. Tokens are in the environment: each
+// user of the machine can read a command line.
+func givenFlags(f *pflag.FlagSet) (args, env []string) {
 	f.Visit(func(f *pflag.Flag) {
 		values := []string{f.Value.String()}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
 		}
-		for _, v := range values {
-			if f.Name != "state-file" {
+		switch f.Name {
+		case "state-file":
+		case tokenFlag:
+			env = append(env, envName(f.Name)+"="+strings.Join(values, listSeparator)+listSeparator)
+		default:
+			for _, v := range values {
 				args = append(args, "--"+f.Name+"="+v)
 			}
 		}
 	})
-	return args
+	return args, env
 }
 
 // startServer runs a server in the background until it is ready.
-func startServer(ctx context.Context, path string, args []string) (*server, error) {
+func startServer(ctx context.Context, path string, args, env []string) (*server, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -83,7 +89,7 @@ func startServer(ctx context.Context, path string, args []string) (*server, erro
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	if err := run(ctx, logPath(path), args); err != nil {
+	if err := run(ctx, logPath(path), args, env); err != nil {
 		return nil, err
 	}
 	running, err = readServer(path)
@@ -93,8 +99,8 @@ func startServer(ctx context.Context, path string, args []string) (*server, erro
 	return running, err
 }
 
-// run starts the program with args, and returns when it has printed its last line.
-func run(ctx context.Context, logFile string, args []string) error {
+// run starts the program with args, and env in addition to the environment. It returns when the program has printed its last line.
+func run(ctx context.Context, logFile string, args, env []string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
@@ -105,7 +111,7 @@ func run(ctx context.Context, logFile string, args []string) error {
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args...) // it outlives this program
-	cmd.Stderr = log
+	cmd.Stderr, cmd.Env = log, append(os.Environ(), env...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -146,9 +147,16 @@ func TestAServerInTheBackground(t *testing.T) {
 
 func TestAServerInTheBackgroundGetsTheFlags(t *testing.T) {
 	t.Parallel()
-	s := newShell(t, "FAKECLOUD_ACTIONS=250ms", "FAKECLOUD_CONTROL=127.0.0.1:0")
-	s.must("start", "--listen", "127.0.0.1:0", "--token", "one", "--token", "staging=two", "--rate-limit", "77", "--allowed-hosts", "a,b")
+	s := newShell(t, "FAKECLOUD_ACTIONS=250ms", "FAKECLOUD_CONTROL=127.0.0.1:0", "FAKECLOUD_TOKEN=of-the-environment")
+	s.must("start", "--listen", "127.0.0.1:0", "--token", "one", "--token", "staging=two,3", "--rate-limit", "77", "--allowed-hosts", "a,b")
 	state := s.state()
+	// All users of the machine can read a command line.
+	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", state.PID)); err == nil && strings.Contains(string(line), "two") {
+		t.Errorf("the server's command line has a token: %q", line)
+	}
+	if body := get(t, state.Control+"/tokens/two%2C3"); !strings.Contains(body, "staging") {
+		t.Errorf("the token with a comma: %s", body)
+	}
 	for path, say := range map[string]string{"/profile": "250ms", "/rate_limit": "77", "/projects": "staging"} {
 		if body := get(t, state.Control+path); !strings.Contains(body, say) {
 			t.Errorf("%s: %s, want %s", path, body, say)
@@ -266,8 +274,8 @@ func TestTheJournalIsFollowed(t *testing.T) {
 	if resp, err := http.DefaultClient.Do(req); err != nil || resp.StatusCode != http.StatusOK { // is not selected
 		t.Fatal(resp, err)
 	}
-	get(t, state.Endpoint+"/volumes")
-	next(`GET /v1/volumes 401 unauthorized`)
+	get(t, state.Endpoint+"/a%1B%5B2J%0Ab%C2%9B%E2%80%AE")
+	next(`GET /v1/a\\x1b\[2J\\nb\\u009b\\u202e 404 not_found`)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil && runtime.GOOS != "windows" {
 		t.Fatal(err)
 	}
@@ -334,6 +342,28 @@ func TestACloudIsSteeredFromAShell(t *testing.T) {
 	}
 	if after, err := cloud.Now(t.Context()); err != nil || after.Sub(before) < 3600e9 {
 		t.Errorf("from %v to %v, %v", before, after, err)
+	}
+}
+
+// Each of these texts may be of somebody else who uses the cloud.
+func TestNoCommandPrintsControlCharacters(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.start()
+	s.must("fault", "add", "--name", "a\x1b[2J\u009b", "--operation", "list_servers", "--effect", "drop")
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	text := "name: mine\ndescription: \"\\e]0;title\\n9 forged\"\nchanges: [{limit: {project: 1, kind: server, most: 1}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	started := s.must("scenario", "start", file)
+	listed, faults, summary := s.must("scenario", "list"), s.must("fault", "list"), s.must("status", "--markdown")
+	for out, want := range map[string]string{
+		started: `\x1b]0;title\n9 forged`, listed: `\x1b]0;title\n9 forged`, faults: `a\x1b[2J\u009b took`, summary: `| a\x1b[2J\u009b |`,
+	} {
+		if !strings.Contains(out, want) || strings.ContainsAny(out, "\x1b\u009b") {
+			t.Errorf("%q, want %s", out, want)
+		}
 	}
 }
 

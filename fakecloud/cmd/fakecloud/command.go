@@ -18,6 +18,9 @@ import (
 // envPrefix begins the names of the variables that set flags: FAKECLOUD_RATE_LIMIT is --rate-limit.
 const envPrefix = "FAKECLOUD_"
 
+// listSeparator separates the values of a variable that fakecloud start has made, because they may have commas and spaces.
+const listSeparator = "\x1f"
+
 // off switches a listener off.
 const off = "off"
 
@@ -111,6 +114,9 @@ failed, and 130 after an interrupt.`,
 	return cmd
 }
 
+// tokenFlag sets secrets.
+const tokenFlag = "token"
+
 // backgroundFlag is how fakecloud start tells the server where its state file is.
 const backgroundFlag = "background-state-file"
 
@@ -165,7 +171,7 @@ func (s *settings) addPackets(f *pflag.FlagSet) {
 
 func (s *settings) addContents(f *pflag.FlagSet) {
 	f.StringVar(&s.apiDate, "api-date", "", "`day` such as 2026-06-01: show the API as it was then, to tokens without a day of their own")
-	f.StringArrayVar(&s.tokens, "token", nil,
+	f.StringArrayVar(&s.tokens, tokenFlag, nil,
 		"valid token, `[project=]token[:ro][:day]`; :ro makes it read-only, a day such as :2026-06-01 shows it the API as it was then; "+
 			"may be repeated (in the variable, separate them by commas)")
 	f.StringVar(&s.seed, "seed", "", "YAML `file` with the resources that exist at the start")
@@ -219,7 +225,11 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 		}
 		values := []string{v}
 		if f.Value.Type() == "stringArray" {
-			values = strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' })
+			separators := ", "
+			if strings.Contains(v, listSeparator) {
+				separators = listSeparator
+			}
+			values = strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(separators, r) })
 		}
 		for _, v := range values {
 			if err := flags.Set(f.Name, v); err != nil {

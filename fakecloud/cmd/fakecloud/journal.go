@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 )
@@ -55,7 +56,7 @@ func printJournal(ctx context.Context, requests journal.Journal, f journal.Filte
 	}
 	for err == nil {
 		for i := range entries {
-			if _, err := fmt.Fprintln(out, entries[i]); err != nil {
+			if _, err := fmt.Fprintln(out, wire.Printable(entries[i].String())); err != nil {
 				return err
 			}
 			f.Since = entries[i].Seq

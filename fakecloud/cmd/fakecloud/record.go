@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 
 func newRecordCommand() *cobra.Command {
 	var target, listen, dir string
+	var plain bool
 	cmd := &cobra.Command{
 		Use:   "record",
 		Short: "Record what clients and an API say to each other, without what is private",
@@ -33,7 +35,7 @@ records are replaced by pseudonyms; tokens, passwords, keys and user data by a m
 file before you send it. It records until it gets SIGINT or SIGTERM.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := parseTarget(target)
+			url, err := parseTarget(target, plain)
 			if err != nil {
 				return wrongUsage(named(cmd, err))
 			}
@@ -46,12 +48,13 @@ file before you send it. It records until it gets SIGINT or SIGTERM.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&target, "target", "https://"+recording.RealHost+recording.BasePath, "`URL` of the API, with its base path")
+	f.BoolVar(&plain, "plain-http", false, "allow a target with http:// on another machine: all between can read the clients' tokens")
 	f.StringVar(&listen, "listen", "127.0.0.1:4244", "address for clients, `host:port`; port 0 is any free port")
 	f.StringVar(&dir, "out", "", "`directory` for the recording; it must not have one yet")
 	return cmd
 }
 
-func parseTarget(target string) (*url.URL, error) {
+func parseTarget(target string, plain bool) (*url.URL, error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
 		return nil, fmt.Errorf("--target %q: must be a URL such as https://%s%s", target, recording.RealHost, recording.BasePath)
@@ -59,6 +62,10 @@ func parseTarget(target string) (*url.URL, error) {
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	if !strings.HasSuffix(u.Path, recording.BasePath) {
 		return nil, fmt.Errorf("--target %q: must end with the base path %s", target, recording.BasePath)
+	}
+	ip, _ := netip.ParseAddr(u.Hostname())
+	if u.Scheme == "http" && !plain && !ip.IsLoopback() && u.Hostname() != "localhost" {
+		return nil, fmt.Errorf("--target %q: would send tokens over the network for all to read; use https://, or set --plain-http", target)
 	}
 	return u, nil
 }

@@ -136,6 +136,7 @@ func TestBadInputOfRecordAndVerify(t *testing.T) {
 		{},                                 // no directory
 		{"--target", "x/v1"},               // no URL
 		{"--target", "http://127.0.0.1:1"}, // no base path
+		{"--target", "http://api.example/v1", "--out", filepath.Join(dir, "http")}, // all between could read the token
 		{"--out", filepath.Join(dir, recording.FileName, "x")},
 		{"--out", filepath.Join(dir, "x"), "--listen", "nowhere"},
 	} {

@@ -237,6 +237,11 @@ func (v *vault) mistakes(certificate, key, userData string) {
 	server := fields{"name": "wrong", "server_type": "cx23", "image": "debian-13", "location": "fsn1", "user_data": userData}
 	ns := fields{"address": "198.51.100.1", "tsig_key": "wrong!tsig-secret", "tsig_algorithm": "hmac-md5"}
 	zone := fields{"name": "wrong.example", "mode": "secondary", "primary_nameservers": []any{ns}}
+	const other = "second-secret-token" // valid, too
+	labelled := with(with(server, "name", 7), "labels", fields{"a-" + other: other})
+	v.request("POST", v.endpoint+"/servers?name=%73econd-secret-token", labelled)
+	v.request("GET", v.endpoint+"/"+other+"?name=a"+other, nil)
+	v.request("POST", v.endpoint+"/servers", `{"name": "\u0073econd-secret-token", "labels": {"`+other+`": 1}}`)
 	for _, m := range []struct {
 		path string
 		body any

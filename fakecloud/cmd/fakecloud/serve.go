@@ -15,6 +15,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/disk"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -304,8 +305,9 @@ func logRequests(ctx context.Context, cloud *fakecloud.Cloud, log *slog.Logger) 
 			return
 		}
 		for _, r := range requests {
-			log.Debug("request", "method", r.Method, "path", r.Path, "query", r.Query, "status", r.Status, "code", r.ErrorCode,
-				"fault", r.Fault, "duration", r.Duration, "client", r.Client, "correlation_id", r.CorrelationID)
+			log.Debug("request", "method", r.Method, "path", wire.Printable(r.Path), "query", wire.Printable(r.Query), "status", r.Status,
+				"code", r.ErrorCode, "fault", r.Fault, "duration", r.Duration, "client", wire.Printable(r.Client),
+				"correlation_id", r.CorrelationID)
 			f.Since = r.Seq
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 )
@@ -140,5 +141,5 @@ func (c *count) row(text *strings.Builder, name string) {
 
 // cell returns a text for a cell of a table.
 func cell(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;").Replace(s)
+	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(wire.Printable(s))
 }

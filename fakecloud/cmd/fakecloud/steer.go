@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 )
 
@@ -97,7 +98,7 @@ func newFaultCommand() *cobra.Command {
 			rules, err := cloud.Faults().List(cmd.Context())
 			for _, r := range rules {
 				text, _ := json.Marshal(r.Rule) // it came as JSON
-				fmt.Fprintf(cmd.OutOrStdout(), "%s took %d of %d requests: %s\n", r.Name, r.Applied, r.Matched, text)
+				printLine(cmd, "%s took %d of %d requests: %s", r.Name, r.Applied, r.Matched, text)
 			}
 			return err
 		})
@@ -111,6 +112,11 @@ func newFaultCommand() *cobra.Command {
 		})
 	cmd.AddCommand(add, list, remove)
 	return cmd
+}
+
+// printLine prints a line with texts that clients have sent.
+func printLine(cmd *cobra.Command, format string, args ...any) {
+	fmt.Fprintln(cmd.OutOrStdout(), wire.Printable(fmt.Sprintf(format, args...)))
 }
 
 // addRule adds flags for the usual fields of a rule. Their names are those in JSON.
@@ -159,7 +165,7 @@ func newScenarioCommand() *cobra.Command {
 		func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
 			s, err := cloud.Scenarios().Start(cmd.Context(), args[0])
 			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d %s: %s\n", s.ID, s.Name, s.Description)
+				printLine(cmd, "%d %s: %s", s.ID, s.Name, s.Description)
 			}
 			return err
 		})
@@ -185,12 +191,11 @@ func listScenarios(cmd *cobra.Command, cloud *remote.Client, _ []string) error {
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
 	for _, s := range running {
-		fmt.Fprintf(out, "running %d %s: %s\n", s.ID, s.Name, s.Description)
+		printLine(cmd, "running %d %s: %s", s.ID, s.Name, s.Description)
 	}
 	for _, s := range available {
-		fmt.Fprintf(out, "%s: %s\n", s.Name, s.Description)
+		printLine(cmd, "%s: %s", s.Name, s.Description)
 	}
 	return nil
 }

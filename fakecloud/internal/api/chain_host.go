@@ -33,7 +33,7 @@ func HostAllowed(r *http.Request, allowed []string) (onLoopback, ok bool) {
 	}
 	onLoopback = local.IP.IsLoopback()
 	host := HostName(r)
-	if ip, err := netip.ParseAddr(host); err == nil {
+	if ip, isIP := HostAddress(r); isIP {
 		at, _ := netip.AddrFromSlice(local.IP)
 		ok = ip.IsLoopback() || ip.Unmap() == at.Unmap()
 	}
@@ -48,6 +48,12 @@ func HostName(r *http.Request) string {
 		host = name
 	}
 	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+}
+
+// HostAddress returns a request's Host if it is an IP address. One with a zone is none: zones mean something on one machine only.
+func HostAddress(r *http.Request) (netip.Addr, bool) {
+	ip, err := netip.ParseAddr(HostName(r))
+	return ip, err == nil && ip.Zone() == ""
 }
 
 // HostRefused returns the message for a request with a Host that is not allowed.

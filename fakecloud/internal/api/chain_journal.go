@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
@@ -41,7 +42,7 @@ func (a *API) record(next Handler) Handler {
 			details := r.writer.details
 			if details != nil {
 				details.Took = time.Since(began)
-				if token := r.bearer(); len(token) >= minSecretToken {
+				if token := r.bearer(); len(token) >= cloud.MinSecretToken {
 					details.Remove(token)
 				}
 			}
@@ -51,12 +52,10 @@ func (a *API) record(next Handler) Handler {
 	}
 }
 
-// minSecretToken is the length of a token that is looked for in texts. A shorter one may be there by chance.
-const minSecretToken = 16
-
-// withoutToken removes the request's token from a part of its URL, where a client has put it by mistake.
+// withoutToken removes the request's token from a part of its URL, where a client has put it by mistake. It may be none that the cloud
+// knows; the journal removes those.
 func (r *Request) withoutToken(text string) string {
-	if token := r.bearer(); len(token) >= minSecretToken {
+	if token := r.bearer(); len(token) >= cloud.MinSecretToken {
 		return strings.ReplaceAll(text, token, redacted)
 	}
 	return text

@@ -64,9 +64,9 @@ type Cloud struct {
 	limits    Limits     // of Options; a project may have others
 	durations atomic.Pointer[Profile]
 	lastID    atomic.Int64
-	nextDue   atomic.Int64                                  // Unix nanoseconds of the earliest job; maxInt64 when there is none
-	armed     atomic.Int64                                  // when the runner wakes up by itself, as nextDue
-	tokens    sync.Map                                      // *validToken by text
+	nextDue   atomic.Int64 // Unix nanoseconds of the earliest job; maxInt64 when there is none
+	armed     atomic.Int64 // when the runner wakes up by itself, as nextDue
+	tokens    tokenTable
 	projects  atomic.Pointer[store.Ascending[*projectData]] // by id; replaced, never changed
 	seed      uint64
 	ca        *authority

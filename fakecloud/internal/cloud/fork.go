@@ -106,7 +106,7 @@ func (c *Cloud) forkProjects(f *Cloud) map[int64]*projectData {
 		if valid.project != nil {
 			valid.project = copies[valid.Project]
 		}
-		f.tokens.Store(text, &valid)
+		f.tokens.Store(text.(string), &valid)
 		return true
 	})
 	return copies

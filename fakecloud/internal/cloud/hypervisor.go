@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,6 +95,9 @@ func (c *Cloud) AttachHypervisor(o hypervisor.Options) (*HypervisorSession, erro
 	return s, nil
 }
 
+// maxSelector bounds what it costs to find the hypervisor of a server.
+const maxSelector = 4 << 10
+
 func (c *Cloud) checkHypervisor(o *hypervisor.Options) (store.Selector, error) {
 	switch {
 	case !hypervisorName.MatchString(o.Name):
@@ -105,6 +109,9 @@ func (c *Cloud) checkHypervisor(o *hypervisor.Options) (store.Selector, error) {
 		if _, ok := c.Project(o.Project); !ok {
 			return store.Selector{}, fmt.Errorf("project %d does not exist", o.Project)
 		}
+	}
+	if len(o.Selector) > maxSelector {
+		return store.Selector{}, fmt.Errorf("selector: must have at most %d characters", maxSelector)
 	}
 	selector, err := store.ParseSelector(o.Selector)
 	if err != nil {
@@ -307,12 +314,22 @@ func (c *Cloud) complete(h *attachment, action int64, failure error) error {
 		case failure == nil:
 			tx.endAction(action, nil)
 		case errors.As(failure, &e):
-			tx.endAction(action, &Error{Code: cmp.Or(Code(e.Code), ActionFailedCode), Message: e.Message})
+			tx.endAction(action, &Error{Code: cmp.Or(Code(cut(e.Code)), ActionFailedCode), Message: cut(e.Message)})
 		default:
-			tx.endAction(action, &Error{Code: ActionFailedCode, Message: failure.Error()})
+			tx.endAction(action, &Error{Code: ActionFailedCode, Message: cut(failure.Error())})
 		}
 		return nil
 	})
+}
+
+// maxFailure is how many bytes of a hypervisor's error an action keeps. The error may be the output of a program.
+const maxFailure = 1 << 10
+
+func cut(text string) string {
+	if len(text) <= maxFailure {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxFailure], "") + "…"
 }
 
 func (c *Cloud) report(h *attachment, server int64, running bool) error {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -230,10 +231,14 @@ func TestAServerIsOffIfItsGuestCannotBeCreated(t *testing.T) {
 	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
 	h := attach(t, p, hypervisor.Options{})
 	out := mustCreate(t, p, smallServer("a"))
-	complete(t, h, "create_server", &hypervisor.Error{Code: "image_unavailable", Message: "no such image"})
+	long := "no such image!" + strings.Repeat(" é", 1<<19)
+	complete(t, h, "create_server", &hypervisor.Error{Code: "image_unavailable", Message: long})
 	a, _ := p.View().Actions.Get(out.Action)
-	if a.Status != ActionFailed || a.ErrorCode != "image_unavailable" || a.ErrorMessage != "no such image" {
-		t.Errorf("%+v", a)
+	if a.Status != ActionFailed || a.ErrorCode != "image_unavailable" || a.ErrorMessage != long[:1023]+"…" {
+		t.Errorf("%.2000v", a)
+	}
+	if _, err := p.cloud.AttachHypervisor(hypervisor.Options{Name: "a", Selector: strings.Repeat("a,", 5000) + "a"}); err == nil {
+		t.Error("a selector of 10 kB was taken")
 	}
 	wantAction(t, p, out.NextActions[0], "start_server", ActionFailed)
 	wantStatus(t, p, out.Server.ID, ServerOff, false)

@@ -36,9 +36,9 @@ type loader struct {
 	projects map[int64]*Tx
 	tx       *Tx // that of the line's project; nil if it has none
 	ids      map[int64]bool
-	names    map[string]bool // of projects
-	links    []func() error  // of resources to others that may come later
-	removed  []*ServerType   // which servers have, but the catalogue does not
+	names    map[string]bool        // of projects
+	links    []func() error         // of resources to others that may come later
+	removed  map[string]*ServerType // which servers have, but the catalogue does not
 	ended    bool
 }
 
@@ -51,7 +51,7 @@ func (c *Cloud) ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxSnapshotLine)
 	n := 0
-	for in.Scan() {
+	for in.Scan() && in.Err() == nil { // after an error, the rest of a line comes
 		if n++; l.ended {
 			return nil, fmt.Errorf("line %d: stands after the end of the snapshot; remove it", n)
 		}
@@ -79,6 +79,7 @@ func (c *Cloud) newLoader() *loader {
 	f.lbIPs.reset()
 	return &loader{
 		cloud: f, snapshot: &Snapshot{cloud: f}, projects: map[int64]*Tx{}, ids: map[int64]bool{}, names: map[string]bool{},
+		removed: map[string]*ServerType{},
 	}
 }
 
@@ -202,14 +203,16 @@ func (l *loader) serverType(saved *savedServerType) error {
 		return fmt.Errorf("server type %d, %.64q: must have an id, a name and a location, and must come before the projects", t.ID, t.Name)
 	}
 	if saved.Removed {
-		l.removed = append(l.removed, t)
+		l.removed[t.Name] = t
 		return nil
 	}
 	next := *l.cloud.catalogue
 	next.ServerTypes = slices.Clone(next.ServerTypes)
 	i := slices.IndexFunc(next.ServerTypes, func(o *ServerType) bool { return o.ID == t.ID })
 	if i < 0 {
-		i = len(next.ServerTypes)
+		if i = len(next.ServerTypes); i >= maxServerTypes {
+			return fmt.Errorf("server type %s: the catalogue has no room for more than %d", t.Name, maxServerTypes)
+		}
 		next.ServerTypes = append(next.ServerTypes, nil)
 	}
 	next.ServerTypes[i] = t
@@ -222,7 +225,8 @@ func (l *loader) findType(name string) (*ServerType, bool) {
 	if t, ok := l.cloud.catalogue.ServerType(name); ok {
 		return t, true
 	}
-	return find(l.removed, func(t *ServerType) bool { return t.Name == name })
+	t, ok := l.removed[name]
+	return t, ok
 }
 
 func (l *loader) project(p *savedProject) error {

@@ -88,12 +88,12 @@ func (c *Cloud) restoreProjects(f *Cloud) {
 	c.projects.Store(&all)
 	f.tokens.Range(func(text, t any) bool { // before the others go, so that a token that both have is always valid
 		valid := t.(*validToken)
-		c.tokens.Store(text, &validToken{valid.Token, same[valid.project]})
+		c.tokens.Store(text.(string), &validToken{valid.Token, same[valid.project]})
 		return true
 	})
 	c.tokens.Range(func(text, _ any) bool {
 		if f.token(text.(string)) == nil {
-			c.tokens.Delete(text)
+			c.tokens.Delete(text.(string))
 		}
 		return true
 	})

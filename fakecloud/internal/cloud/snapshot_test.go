@@ -460,3 +460,36 @@ func FuzzReadSnapshot(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) { goesOn(t, "this file", text) })
 }
+
+//nolint:paralleltest // it measures the process
+func TestTheCostOfReadingASnapshotIsThatOfItsLines(t *testing.T) {
+	longtest.SkipRace(t)
+	for what, fill := range map[string]func(p Project, create func(int), n int){
+		"servers that a load balancer and a firewall select": func(p Project, create func(int), n int) {
+			mustFirewall(t, p, "f", FirewallTarget{Selector: "a"})
+			for i := range n {
+				create(i)
+			}
+		},
+		"projects with tokens": func(p Project, _ func(int), n int) {
+			for i := range n {
+				p.cloud.AddToken(fmt.Sprintf("a-long-token-of-%d", i), Token{Project: p.cloud.AddProject(fmt.Sprint("project-", i)).ID()})
+			}
+		},
+		"record sets": func(p Project, _ func(int), n int) {
+			mustZone(t, p, CreateZone{Name: "example.com", Mode: ZonePrimary, RRSets: rrsetsOf(n)})
+		},
+	} {
+		linear(t, what, 250, func(n int) func() {
+			p, create := selectingCloud(t, 1, 0, "a")
+			fill(p, create, n)
+			var text bytes.Buffer
+			check(t, p.cloud.Save(&text))
+			return func() {
+				if _, err := p.cloud.ReadSnapshot(&text); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

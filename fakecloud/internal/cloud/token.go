@@ -2,7 +2,9 @@ package cloud
 
 import (
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -18,6 +20,62 @@ type Token struct {
 type validToken struct {
 	Token
 	project *projectData
+}
+
+// tokenTable has the tokens of a cloud, and finds them in texts.
+type tokenTable struct {
+	sync.Map // *validToken by text
+
+	mu     sync.RWMutex
+	starts map[string][]string // the tokens of at least MinSecretToken bytes by their first ones, the longest first
+}
+
+// MinSecretToken is the length of a token that is looked for in texts. A shorter one may be there by chance.
+const MinSecretToken = 16
+
+// Store adds or replaces a token.
+func (t *tokenTable) Store(text string, valid *validToken) {
+	if _, known := t.Swap(text, valid); known || len(text) < MinSecretToken {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.starts == nil {
+		t.starts = map[string][]string{}
+	}
+	same := append(t.starts[text[:MinSecretToken]], text)
+	slices.SortFunc(same, func(a, b string) int { return len(b) - len(a) })
+	t.starts[text[:MinSecretToken]] = same
+}
+
+// Delete removes a token.
+func (t *tokenTable) Delete(text string) {
+	if _, known := t.LoadAndDelete(text); !known || len(text) < MinSecretToken {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	start := text[:MinSecretToken]
+	t.starts[start] = slices.DeleteFunc(t.starts[start], func(other string) bool { return other == text })
+	if len(t.starts[start]) == 0 {
+		delete(t.starts, start)
+	}
+}
+
+// WithoutTokens returns a text with a marker instead of each token that is valid, of whatever project. Its cost does not depend on how many
+// there are.
+func (c *Cloud) WithoutTokens(text string) string {
+	c.tokens.mu.RLock()
+	defer c.tokens.mu.RUnlock()
+	for i := 0; i+MinSecretToken <= len(text); i++ {
+		for _, token := range c.tokens.starts[text[i:i+MinSecretToken]] {
+			if strings.HasPrefix(text[i:], token) {
+				text = strings.ReplaceAll(text, token, "REDACTED")
+				break
+			}
+		}
+	}
+	return text
 }
 
 // maxRevoked is how many revoked tokens a cloud with automatic projects remembers: the latest. An older one is unknown, and may

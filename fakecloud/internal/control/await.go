@@ -37,10 +37,12 @@ func await(r *http.Request, wait func(context.Context) error) error {
 	case err == nil || ctx.Err() == nil:
 		return err
 	case r.Context().Err() != nil: // or the client is gone and does not see this
-		return statusError{http.StatusServiceUnavailable, errors.New("the cloud is closing; start it again")}
+		return errClosing
 	}
 	return statusError{http.StatusGatewayTimeout, fmt.Errorf("did not happen within %v; send the request again to wait longer: %w", d, err)}
 }
+
+var errClosing = statusError{http.StatusServiceUnavailable, errors.New("the cloud is closing; start it again")}
 
 func waitFor(q url.Values) (time.Duration, error) {
 	text := q.Get("timeout")

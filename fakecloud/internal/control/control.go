@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -41,12 +42,14 @@ type Controller struct {
 	Traffic func() []wire.LoadBalancerTraffic
 	// StepDataPlane moves the clock by calls of step, and waits for the health checks of load balancers. It is nil without a data plane.
 	StepDataPlane func(by time.Duration, step func(time.Duration) error) error
-	// Ready, if set, reports whether clients can use the API.
-	Ready func() bool
+	// Ready, if set, returns an error if clients cannot use the API.
+	Ready func() error
 
 	// NewFork returns a fork of the cloud, with its own API and control API.
 	NewFork func() *Fork
 	forks   forks
+
+	maxSnapshot int64 // bytes
 
 	observe sync.Once
 	metrics *metrics // nil until Observe
@@ -58,7 +61,8 @@ type Controller struct {
 
 // New returns a controller. actions and rateLimit are the current settings of the cloud and the API.
 func New(c *cloud.Cloud, a *api.API, j *requestlog.Log, actions string, rateLimit int) *Controller {
-	controller := &Controller{Cloud: c, API: a, Journal: j, actions: actions, rateLimit: rateLimit}
+	controller := &Controller{Cloud: c, API: a, Journal: j, actions: actions, rateLimit: rateLimit, maxSnapshot: maxSnapshot}
+	controller.forks.count = new(atomic.Int64)
 	controller.saveAlso()
 	return controller
 }
@@ -68,7 +72,7 @@ func (c *Controller) Fork(f *cloud.Cloud, a *api.API, j *requestlog.Log) *Contro
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fork := New(f, a, j, c.actions, c.rateLimit)
-	fork.AllowedHosts = c.AllowedHosts
+	fork.AllowedHosts, fork.forks.count = c.AllowedHosts, c.forks.count
 	return fork
 }
 

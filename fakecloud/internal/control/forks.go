@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-chi/chi/v5"
 )
@@ -19,14 +21,26 @@ type Fork struct {
 	Close        func()
 }
 
-// maxForks limits what a client that forgets to delete its forks costs.
+// maxForks limits what a client that forgets to delete its forks costs. Forks of forks count, too.
 const maxForks = 100
 
 // forks are the forks of one cloud, by id.
 type forks struct {
-	mu   sync.Mutex
-	last int
-	all  map[string]*Fork
+	count *atomic.Int64 // of the original cloud and all forks below it
+
+	mu     sync.Mutex
+	last   int
+	all    map[string]*Fork
+	closed bool // the cloud is closed: a fork of it would stay
+}
+
+// forkPath is the key of the path of a fork in the context of its requests.
+type forkPath struct{}
+
+// pathTo returns the path of a fork of the cloud that a request is for.
+func pathTo(r *http.Request, id string) string {
+	above, _ := r.Context().Value(forkPath{}).(string)
+	return above + "/forks/" + id
 }
 
 // forkJSON is how the control API shows a fork.
@@ -39,7 +53,7 @@ type forkJSON struct {
 
 func showFork(r *http.Request, id string) forkJSON {
 	n, _ := strconv.Atoi(id) // it is a number
-	url := "http://" + r.Host + "/forks/" + id
+	url := "http://" + r.Host + pathTo(r, id)
 	return forkJSON{n, url + "/v1", url}
 }
 
@@ -47,8 +61,12 @@ func addFork(c *Controller, r *http.Request) (any, error) {
 	f := &c.forks
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.all) >= maxForks {
-		return nil, statusError{http.StatusConflict, fmt.Errorf("there are %d forks, which is the most; delete one", maxForks)}
+	if f.closed {
+		return nil, errClosing
+	}
+	if f.count.Add(1) > maxForks {
+		f.count.Add(-1)
+		return nil, statusError{http.StatusConflict, fmt.Errorf("there are %d forks, with those of forks: the most; delete one", maxForks)}
 	}
 	if f.all == nil {
 		f.all = map[string]*Fork{}
@@ -79,8 +97,13 @@ func deleteFork(c *Controller, r *http.Request) (any, error) {
 	if fork == nil {
 		return nil, errNoFork(id)
 	}
-	fork.Close()
+	c.forks.close(fork)
 	return done, nil
+}
+
+func (f *forks) close(fork *Fork) {
+	fork.Close()
+	f.count.Add(-1)
 }
 
 func errNoFork(id string) error {
@@ -98,9 +121,9 @@ func (c *Controller) CloseForks() {
 	c.forks.mu.Lock()
 	defer c.forks.mu.Unlock()
 	for _, fork := range c.forks.all {
-		fork.Close()
+		c.forks.close(fork)
 	}
-	c.forks.all = nil
+	c.forks.all, c.forks.closed = nil, true
 }
 
 // route serves what is below the path of a fork. The fork's handlers have their own checks of the request.
@@ -121,6 +144,7 @@ func (f *forks) route(next http.Handler) http.Handler {
 		if path == "v1" || strings.HasPrefix(path, "v1/") {
 			handler = fork.API
 		}
+		r = r.WithContext(context.WithValue(r.Context(), forkPath{}, pathTo(r, id)))
 		http.StripPrefix("/forks/"+id, handler).ServeHTTP(w, r)
 	})
 }

@@ -23,8 +23,10 @@ var done = map[string]any{}
 func health(*Controller, *http.Request) (any, error) { return map[string]string{"status": "ok"}, nil }
 
 func ready(c *Controller, _ *http.Request) (any, error) {
-	if c.Ready != nil && !c.Ready() {
-		return nil, statusError{http.StatusServiceUnavailable, errors.New("not ready: the API does not listen yet; try again")}
+	if c.Ready != nil {
+		if err := c.Ready(); err != nil {
+			return nil, statusError{http.StatusServiceUnavailable, fmt.Errorf("not ready: %w", err)}
+		}
 	}
 	return map[string]string{"status": "ready"}, nil
 }

@@ -39,7 +39,7 @@ func Endpoints() []Endpoint {
 	return []Endpoint{
 		{"GET", "/", "this list; for a browser, a page that shows the cloud", nil, showIndex},
 		{"GET", "/health", "200 while the process answers", health, nil},
-		{"GET", "/ready", "200 when the API can be used, 503 before", ready, nil},
+		{"GET", "/ready", "200 while the API can be used; 503 before, and while changes cannot be saved", ready, nil},
 		{"POST", "/reset", `reset resources, journal, faults, rate limits, catalogue, limits and scenarios; {"keep": ["journal"]} keeps ` +
 			`some of them`, body(reset), nil},
 		{"GET", "/state", "all resources of all projects, in the API's JSON; ?project=1&kind=server selects", state, nil},
@@ -73,9 +73,10 @@ func Endpoints() []Endpoint {
 		{"GET", "/timeline",
 			"what is due later, and for which resources, in the order in which it happens; limit= shows the next ones only", timeline, nil},
 		{"GET", "/snapshot", "all that the cloud has, with its secrets: JSON lines for PUT /snapshot and --snapshot", nil, getSnapshot},
-		{"PUT", "/snapshot", "replace all that the cloud has by a snapshot; its clock then shows the snapshot's time", putSnapshot, nil},
+		{"PUT", "/snapshot", "replace all that the cloud has by a snapshot of at most 1 GiB; its clock then shows the snapshot's time",
+			nil, putSnapshot},
 		{"POST", "/fork", "a copy of the cloud as it is now, with an endpoint and a control API of its own, which the answer names; at " +
-			"most 100 at a time", addFork, nil},
+			"most 100 at a time, with the copies of copies", addFork, nil},
 		{"GET", "/forks", "the copies that were not deleted", listForks, nil},
 		{"DELETE", "/forks/{fork}", "remove a copy", deleteFork, nil},
 		{"GET", "/profile", "how long actions take", getProfile, nil},
@@ -129,7 +130,7 @@ func Endpoints() []Endpoint {
 }
 
 // Handler serves the control API. It has no authentication: serve it on a loopback address. It refuses the requests that
-// web pages in a browser on the same machine can send.
+// web pages in a browser on the same machine can send, reads included: they take time and memory, switch on what costs, or have secrets.
 func (c *Controller) Handler() http.Handler {
 	mux := chi.NewRouter()
 	for _, e := range Endpoints() {
@@ -147,12 +148,25 @@ func (c *Controller) Handler() http.Handler {
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusMethodNotAllowed, errorBody{"method " + r.Method + " is not allowed here; GET / lists all methods"})
 	})
+	return c.forks.route(sameOrigin(c.guard(mux)))
+}
+
+// sameOrigin refuses the requests that a browser sends for a page of another origin, except for those that open the page of the cloud.
+// Programs do not send the headers that it looks at.
+func sameOrigin(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
-	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusForbidden, errorBody{"web pages of another origin may not use the control API; send the request without " +
-			"the headers Origin and Sec-Fetch-Site"})
-	}))
-	return c.forks.route(protection.Handler(c.guard(mux)))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asWrite := *r
+		asWrite.Method = http.MethodPost // the protection lets all others pass
+		opensPage := r.Method == http.MethodGet && r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
+			r.Header.Get("Sec-Fetch-Dest") == "document"
+		if protection.Check(&asWrite) != nil && !opensPage {
+			writeJSON(w, http.StatusForbidden, errorBody{"web pages of another origin may not use the control API; send the request " +
+				"without the headers Origin and Sec-Fetch-Site"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // showIndex lists the control API, or answers a browser with the page.
@@ -218,8 +232,8 @@ func (c *Controller) hostAllowed(r *http.Request) bool {
 	if ok || onLoopback {
 		return ok
 	}
-	_, err := netip.ParseAddr(api.HostName(r))
-	return err == nil
+	_, ok = api.HostAddress(r)
+	return ok
 }
 
 // statusError is an error with an HTTP status.

@@ -1,9 +1,12 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -91,9 +94,41 @@ func getSnapshot(c *Controller, w http.ResponseWriter, _ *http.Request) {
 	_ = c.Cloud.Save(w) // the client may be gone
 }
 
-func putSnapshot(c *Controller, r *http.Request) (any, error) {
-	if err := c.Restore(r.Body); err != nil {
-		return nil, err
+// maxSnapshot is the size of the largest allowed snapshot in a request, in bytes: that of some 500,000 servers.
+const maxSnapshot = 1 << 30
+
+func putSnapshot(c *Controller, w http.ResponseWriter, r *http.Request) {
+	body := &steadyBody{ReadCloser: http.MaxBytesReader(w, r.Body, c.maxSnapshot), connection: http.NewResponseController(w)}
+	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
+		body.limit = server.ReadTimeout
 	}
-	return getClock(c, r)
+	c.serve(func(c *Controller, r *http.Request) (any, error) {
+		err := c.Restore(body)
+		switch {
+		case err == nil:
+			return getClock(c, r)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, statusError{http.StatusRequestTimeout, fmt.Errorf("snapshot: nothing arrived for %v; send it again", body.limit)}
+		}
+		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			err = statusError{http.StatusRequestEntityTooLarge, fmt.Errorf("snapshot: must have at most %d bytes, but has more; "+
+				"start a cloud with it: fakecloud --snapshot FILE", large.Limit)}
+		}
+		return nil, err
+	}).ServeHTTP(w, r)
+}
+
+// steadyBody is a body that may take any time as a whole. It fails if nothing arrives in the time that others have for a whole request.
+type steadyBody struct {
+	io.ReadCloser
+	connection *http.ResponseController
+	limit      time.Duration // 0 is none
+}
+
+// Read implements io.Reader.
+func (b *steadyBody) Read(p []byte) (int, error) {
+	if b.limit > 0 {
+		_ = b.connection.SetReadDeadline(time.Now().Add(b.limit)) // what is no connection has no deadline
+	}
+	return b.ReadCloser.Read(p)
 }

@@ -204,6 +204,24 @@ func TestTheErrorOfAWrongRuleListsThePossibleValues(t *testing.T) {
 	}
 }
 
+func TestTheTextsOfARuleHaveLimits(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 1<<20+1)
+	fails := fault.Effect{Kind: fault.KindFailAction, Message: long}
+	for field, rule := range map[string]fault.Rule{
+		"name": {Name: long, Effect: drop}, "path": {Path: "/servers/" + long, Effect: drop}, "client": {Client: long, Effect: drop},
+		"token": {Token: long, Effect: drop}, "effect.message": {Effect: fails},
+		"effect.server":       {Effect: fault.Effect{Kind: fault.KindHide, Server: long}},
+		"effect.body":         {Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: 500, Body: long}},
+		"effect.content_type": {Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: 500, ContentType: long}},
+	} {
+		_, err := NewSet(operations).Add(t.Context(), rule)
+		if err == nil || !strings.Contains(err.Error(), field+": must have at most") || len(err.Error()) > 1000 {
+			t.Errorf("%s: %.300v", field, err)
+		}
+	}
+}
+
 func TestRulesHaveNamesAndCanBeRemoved(t *testing.T) {
 	t.Parallel()
 	s := setOf(t, fault.Rule{Name: "fault-1", Effect: drop})

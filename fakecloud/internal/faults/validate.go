@@ -17,6 +17,12 @@ import (
 // Operation is one operation of the API that a rule can select.
 type Operation struct{ Method, Route, ID string }
 
+// Limits of the texts of a rule, in bytes. Each action that a rule lets fail keeps its message.
+const (
+	maxText = 1 << 10
+	maxBody = 1 << 20
+)
+
 // check normalizes a rule and returns everything that is wrong with it.
 func check(r *fault.Rule, operations []Operation) error {
 	r.Method = strings.ToUpper(r.Method)
@@ -26,8 +32,19 @@ func check(r *fault.Rule, operations []Operation) error {
 		}
 	}
 	var errs []error
-	if len(r.Name) > 128 {
-		errs = append(errs, errors.New("name: must have at most 128 characters"))
+	e := &r.Effect
+	for _, text := range []struct {
+		field string
+		most  int
+		is    string
+	}{
+		{"name", 128, r.Name}, {"path", maxText, r.Path}, {"client", maxText, r.Client}, {"token", maxText, r.Token},
+		{"effect.message", maxText, e.Message}, {"effect.content_type", maxText, e.ContentType}, {"effect.server", maxText, e.Server},
+		{"effect.body", maxBody, e.Body},
+	} {
+		if len(text.is) > text.most {
+			errs = append(errs, fmt.Errorf("%s: must have at most %d characters", text.field, text.most))
+		}
 	}
 	errs = append(errs, checkSelection(r, operations), checkNumbers(r), checkEffect(&r.Effect))
 	return errors.Join(errs...)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 // Report is the result of [Verify].
@@ -62,7 +64,7 @@ func (r *Report) Write(w io.Writer) error {
 		b.WriteString("the last line is not complete and was left out: the recorder was killed while it wrote\n")
 	}
 	for _, s := range r.NotReplayable {
-		fmt.Fprintf(&b, "  not replayed: #%d %s %s: %s\n", s.Seq, s.Method, s.Path, s.Reason)
+		fmt.Fprintf(&b, "  not replayed: #%d %s %s: %s\n", s.Seq, wire.Printable(s.Method), wire.Printable(s.Path), s.Reason)
 	}
 	type group struct {
 		Difference
@@ -83,9 +85,9 @@ func (r *Report) Write(w io.Writer) error {
 	for _, g := range groups {
 		fmt.Fprintf(&b, "  #%d %s %s: %s", g.Seq, g.Method, g.Route, g.What)
 		if g.Place != "" {
-			fmt.Fprintf(&b, " at %s", g.Place)
+			fmt.Fprintf(&b, " at %s", wire.Printable(g.Place))
 		}
-		fmt.Fprintf(&b, ": recording %s, simulation %s", g.Recording, g.Fake)
+		fmt.Fprintf(&b, ": recording %s, simulation %s", wire.Printable(g.Recording), wire.Printable(g.Fake))
 		if g.n > 1 {
 			fmt.Fprintf(&b, " (%d times)", g.n)
 		}

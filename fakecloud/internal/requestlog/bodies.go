@@ -70,10 +70,10 @@ func (j *Log) Bodies(seq uint64) (e journal.Entry, request, response string, kep
 	}
 	if d := j.details.Load(); d != nil {
 		if b := d.ring[seq%maxBodies].Load(); b != nil && b.seq == seq {
-			return *found, withoutSecrets(b.Request), withoutSecrets(b.Response), true, nil
+			return j.shown(found), j.withoutSecrets(b.Request), j.withoutSecrets(b.Response), true, nil
 		}
 	}
-	return *found, "", "", false, nil
+	return j.shown(found), "", "", false, nil
 }
 
 // ErrNotFound is the error if an entry is not in the log, or not any more.
@@ -96,7 +96,7 @@ const (
 
 // withoutSecrets returns a JSON object or list with a marker instead of its secrets. From the place on where the body was cut off or
 // is not JSON, it returns nothing: a secret could be there.
-func withoutSecrets(body []byte) string {
+func (j *Log) withoutSecrets(body []byte) string {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || body[0] != '{' && body[0] != '[' {
 		return ""
@@ -117,7 +117,8 @@ func withoutSecrets(body []byte) string {
 		}
 		place := &places[len(places)-1]
 		text, isText := token.(string)
-		if isText && secretText.MatchString(text) { // also as a name, such as that of a label
+		isSecret := isText && (secretText.MatchString(text) || j.Redact != nil && j.Redact(text) != text)
+		if isSecret { // also as a name, such as that of a label
 			start := from + int64(bytes.IndexByte(body[from:], '"'))
 			out.Write(body[copied:start])
 			out.WriteString(redacted)

@@ -4,6 +4,7 @@ package requestlog
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -46,6 +47,8 @@ type Log struct {
 	Capacity int
 	// MaxBytes is how much memory the entries take at most. 0 means DefaultMaxBytes. Set it before the first use.
 	MaxBytes int64
+	// Redact, if set, returns a text without the secrets that it has. What the log shows went through it. Set it before the first use.
+	Redact func(string) string
 
 	once sync.Once
 	ring []atomic.Pointer[journal.Entry]
@@ -164,8 +167,23 @@ func (j *Log) Last(context.Context) (uint64, error) { return j.seq.Load(), nil }
 // Entries implements journal.Journal.
 func (j *Log) Entries(_ context.Context, f journal.Filter) ([]journal.Entry, error) {
 	var out []journal.Entry
-	j.scan(f, func(e *journal.Entry) { out = append(out, *e) })
+	j.scan(f, func(e *journal.Entry) { out = append(out, j.shown(e)) })
 	return out, nil
+}
+
+// shown returns an entry without secrets in what a client has chosen. It looks for them now, not in each request: a reader is rare.
+func (j *Log) shown(e *journal.Entry) journal.Entry {
+	shown := *e
+	if j.Redact == nil {
+		return shown
+	}
+	for _, text := range []*string{&shown.Method, &shown.Path, &shown.Query, &shown.Client} {
+		*text = j.Redact(*text)
+	}
+	if plain, err := url.QueryUnescape(shown.Query); err == nil && j.Redact(plain) != plain {
+		shown.Query = "REDACTED" // a secret with percent signs
+	}
+	return shown
 }
 
 // Count implements journal.Journal.

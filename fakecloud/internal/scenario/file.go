@@ -32,8 +32,11 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
-// MaxBytes is the size of the largest allowed file.
+// MaxBytes is the size of the largest allowed file, and of what its parameters and aliases make of it.
 const MaxBytes = 1 << 20
+
+// nodeBytes is how much a part of a file counts in addition to its text.
+const nodeBytes = 16
 
 // File is a scenario file.
 type File struct {
@@ -75,6 +78,9 @@ func Parse(name string, data []byte) (*File, error) {
 		return nil, fmt.Errorf("%s: must be one document; remove what follows ---", name)
 	}
 	root := doc.Content[0]
+	if left(MaxBytes, root, nil) < 0 {
+		return nil, f.tooLarge()
+	}
 	if err := f.decode(root, &f.head, ""); err != nil {
 		return nil, err
 	}
@@ -127,6 +133,29 @@ func eachScalar(n *yaml.Node, do func(*yaml.Node) error) error {
 		}
 	}
 	return nil
+}
+
+// left returns how much of a number of bytes is left after a node with its aliases and the values of its parameters. It is negative if
+// they are more. It looks at no more than that.
+func left(bytes int, n *yaml.Node, values map[string]string) int {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	bytes -= nodeBytes + len(n.Value)
+	for _, r := range reference.FindAllString(n.Value, -1) {
+		bytes -= len(values[r[1:]])
+	}
+	for _, child := range n.Content {
+		if bytes < 0 {
+			break
+		}
+		bytes = left(bytes, child, values)
+	}
+	return bytes
+}
+
+func (f *File) tooLarge() error {
+	return fmt.Errorf("%s: must have at most %d MiB with the values of its parameters and aliases; make them shorter", f.name, MaxBytes>>20)
 }
 
 func (f *File) at(n *yaml.Node, format string, args ...any) error {
@@ -191,6 +220,10 @@ func (f *File) Scenario(values string) (cloud.Scenario, error) {
 	given, err := f.values(values)
 	if err != nil {
 		return cloud.Scenario{}, err
+	}
+	texts := []*yaml.Node{{Value: f.Description}, {Value: f.Repeat}}
+	if left(MaxBytes, &yaml.Node{Content: append(texts, f.changes...)}, given) < 0 {
+		return cloud.Scenario{}, f.tooLarge()
 	}
 	s := cloud.Scenario{Name: f.Name, Description: fill(f.Description, given), Parameters: given}
 	if f.Repeat != "" {

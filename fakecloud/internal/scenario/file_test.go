@@ -44,6 +44,35 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// Each of these texts is small, and gigabytes when its parameters or aliases have their values.
+func TestAScenarioHasALimitWithItsValues(t *testing.T) {
+	t.Parallel()
+	const head, change = "name: a\nparameters: [{name: p, default: b, description: c}]\n", "limit: {project: 1, kind: server, most: 1}"
+	start := func(text, values string) error {
+		f, err := Parse("a.yaml", []byte(head+text))
+		if err == nil {
+			_, err = f.Scenario(values)
+		}
+		return err
+	}
+	many, long := strings.Repeat("$p", 16_000), strings.Repeat("x", 16_000)
+	aliases := "[" + strings.Repeat("*t,", 16_000) + "]"
+	for what, err := range map[string]error{
+		"description": start("description: "+many+"\nchanges: [{"+change+"}]", long),
+		"repeat":      start("description: d\nrepeat: "+many+"\nchanges: [{"+change+"}]", long),
+		"change":      start("description: d\nchanges: [{fault: {name: "+many+", effect: {kind: drop}}}]", long),
+		"aliases":     start("description: &t "+long+"$p\nchanges: "+aliases, "b"),
+		"itself":      start("description: $p\nchanges: &t [*t]", "b"),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "1 MiB") {
+			t.Errorf("%s: %.200v, want an error that names the limit", what, err)
+		}
+	}
+	if err := start("description: "+many+"\nchanges: [{"+change+"}]", "x"); err != nil {
+		t.Errorf("a description of 16 kB: %v", err)
+	}
+}
+
 // TestIncidentsListsTheScenarios compares the commands of INCIDENTS.md with the built-in scenarios, and starts each, and its own one.
 func TestIncidentsListsTheScenarios(t *testing.T) {
 	text, err := os.ReadFile("../../INCIDENTS.md")
