@@ -139,7 +139,6 @@ var knownCosts = map[string]string{
 	"with a (disk|subscriber) (related .*|selected servers|tasks)": "5: all targets are saved and sent",
 	"with a subscriber health reports":                             "5: all targets are sent",
 	"with a disk (fault rules|scenarios|server types)":             "6: all are saved at each change",
-	".* (changes|tokens) of a scenario":                            "14: the end of a scenario looks through all that it changed",
 }
 
 // logCovered prints all cases of a test that passed, if the tests are verbose. A failure would be hard to find among hundreds of lines.
