@@ -64,7 +64,9 @@ func newWorld(t *testing.T, recorder *contract.Recorder, change ...func(*fakeclo
 	if recorder != nil {
 		handler = recorder.Middleware(handler)
 	}
-	return &world{T: t, cloud: simulated, handler: handler, control: simulated.ControlHandler(), clock: clock, token: fakecloud.DefaultToken}
+	return &world{
+		T: t, cloud: simulated, handler: handler, control: simulated.ControlHandler(), clock: clock, token: fakecloud.DefaultToken,
+	}
 }
 
 // as returns the same world with another token.
