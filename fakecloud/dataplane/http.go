@@ -116,7 +116,7 @@ type dialError struct{ error }
 func (e dialError) Unwrap() error { return e.error }
 
 // forward sends the request to the target in the client's cookie, or to one that the algorithm chooses, and returns the
-// head of its answer. It skips unreachable targets. The caller passes the body on and calls x.finish.
+// head of its answer. It skips up to maxTries unreachable targets. The caller passes the body on and calls x.finish.
 func (p *httpProxy) forward(x *exchange, r *http.Request) (*http.Response, error) {
 	var tried []*backend
 	errs := []error{errNoTarget}

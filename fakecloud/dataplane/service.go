@@ -194,12 +194,14 @@ func (s *service) close() {
 // errNoTarget means that no healthy target is reachable.
 var errNoTarget = errors.New("no healthy target is reachable")
 
-// pick chooses a healthy backend that is not in tried, by the algorithm. It returns nil if there is
-// none.
+// maxTries is how many targets a connection or a request tries: one, and as many again as HAProxy's option retries has by default.
+const maxTries = 4
+
+// pick chooses a healthy backend that is not in tried, by the algorithm. It returns nil if there is none, or if enough were tried.
 func (s *service) pick(conf *serviceConf, tried []*backend) (best *backend) {
 	all := s.backends.Load()
 	n := all.Len()
-	if n == 0 {
+	if n == 0 || len(tried) == maxTries {
 		return nil
 	}
 	first, _ := all.GetAt(int((s.turn.Add(1) - 1) % uint64(n)))

@@ -53,7 +53,7 @@ func relay(dst, src net.Conn) {
 }
 
 // connect opens a connection to a target that the algorithm chooses. If the target is unreachable it
-// tries the next one, each at most once (inferred: HAProxy's option redispatch). The backend counts the
+// tries the next one, up to maxTries (inferred: HAProxy's option redispatch). The backend counts the
 // connection as active.
 func (s *service) connect(ctx context.Context, conf *serviceConf, client *clientConn) (net.Conn, *backend, error) {
 	var tried []*backend

@@ -140,6 +140,21 @@ func TestAnUnreachableTargetIsSkipped(t *testing.T) {
 	}
 }
 
+func TestAConnectionTriesAFewTargetsOnly(t *testing.T) {
+	t.Parallel()
+	s := newService(nil, 80)
+	for i := range uint64(1000) {
+		s.backends.Load().Set(placed{&backend{state: healthState{status: Healthy}}, i})
+	}
+	var tried []*backend
+	for b := s.pick(&serviceConf{}, tried); b != nil; b = s.pick(&serviceConf{}, tried) {
+		tried = append(tried, b)
+	}
+	if len(tried) != maxTries {
+		t.Errorf("%d targets were tried", len(tried))
+	}
+}
+
 func TestChangesKeepOtherConnections(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{})

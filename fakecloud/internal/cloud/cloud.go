@@ -80,7 +80,7 @@ type Cloud struct {
 	mu        sync.Mutex // serializes all writes; guards the fields below
 	catalogue *Catalogue // of all projects
 	queue     jobQueue   // its first job is not void
-	voidJobs  int        // at most; those that projects have left in the queue
+	voidJobs  int        // at most; those that projects and scenarios have left in the queue
 	jobSeq    uint64
 	backlog   bool             // more work is due than a write runs
 	finished  []finishedAction // not forgotten yet, in the order of their ends
@@ -107,10 +107,11 @@ type Cloud struct {
 	saver       *diskSaver  // nil without a disk
 	revoked     []string    // the latest revoked tokens, oldest first: see maxRevoked
 
-	scenarios    []*Scenario // that run
-	lastScenario int64       // the id of the latest one
-	takenSeq     uint64      // of the latest change of a scenario
-	faults       FaultRules  // nil if there is no API
+	scenarios    []*Scenario          // that run
+	lastScenario int64                // the id of the latest one
+	takenSeq     uint64               // of the latest change of a scenario
+	taken        map[setting][]*taken // by scenarios, in the order of Seq; nil until it is needed
+	faults       FaultRules           // nil if there is no API
 	forkFaults   func() FaultRules
 
 	healthRule HealthRule

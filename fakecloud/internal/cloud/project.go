@@ -175,9 +175,6 @@ func (c *Cloud) clear(d *projectData, now time.Time) {
 	c.emptyProject(d, now)
 	c.release(st)
 	c.skipVoid()
-	if c.voidJobs > minShrink && c.voidJobs > len(c.queue)/2 {
-		c.sweep()
-	}
 	c.rearm()
 	c.broadcast()
 }

@@ -27,9 +27,11 @@ type Scenario struct {
 	// Next is when the next change begins or ends; the zero value if there is none.
 	Next time.Time `json:"next,omitzero"`
 	// InForce are the changes that are in force, by their place in Changes. Taken is what they have changed, in that order.
-	InForce []int   `json:"in_force,omitempty"`
-	Taken   []taken `json:"taken,omitempty"`
-	Error   string  `json:"error,omitzero"` // of a later change
+	InForce []int    `json:"in_force,omitempty"`
+	Taken   []*taken `json:"taken,omitempty"`
+	Error   string   `json:"error,omitzero"` // of a later change
+
+	ended bool // its step in the queue is void
 }
 
 // Change is one change of a scenario. It is in force from At until Until after the start; if Until is 0, until the scenario ends. It
@@ -259,6 +261,9 @@ func (c *Cloud) EndScenarios() {
 func (s *Scenario) clone() *Scenario {
 	copied := *s
 	copied.InForce, copied.Taken = slices.Clone(s.InForce), slices.Clone(s.Taken)
+	for i, t := range copied.Taken {
+		copied.Taken[i] = new(*t)
+	}
 	return &copied
 }
 
@@ -280,11 +285,7 @@ func (c *Cloud) advance(s *Scenario, now time.Time) {
 	wanted := func(ch *Change) bool {
 		return phase >= time.Duration(ch.At) && (ch.Until == 0 || phase < time.Duration(ch.Until))
 	}
-	for i := range slices.Backward(s.Changes) {
-		if !wanted(&s.Changes[i]) {
-			c.takeBack(s, i)
-		}
-	}
+	c.takeBack(s, func(change int) bool { return !wanted(&s.Changes[change]) })
 	for i := range s.Changes {
 		if wanted(&s.Changes[i]) && !slices.Contains(s.InForce, i) {
 			if err := c.change(s, i); err != nil {
@@ -312,38 +313,28 @@ func (c *Cloud) advance(s *Scenario, now time.Time) {
 
 func (c *Cloud) scheduleScenario(s *Scenario) {
 	c.jobSeq++
-	c.push(job{due: s.Next, seq: c.jobSeq, timer: scenarioStep{s.ID}})
+	c.push(job{due: s.Next, seq: c.jobSeq, timer: scenarioStep{s}})
 }
 
 // endScenario takes back all changes of a scenario and forgets it.
 func (c *Cloud) endScenario(s *Scenario) {
-	for i := range slices.Backward(s.Changes) {
-		c.takeBack(s, i)
-	}
+	c.takeBack(s, func(int) bool { return true })
 	c.scenarios = slices.DeleteFunc(slices.Clone(c.scenarios), func(o *Scenario) bool { return o == s })
-	if s.Next.IsZero() {
-		return
-	}
-	queue := c.queue
-	c.queue = nil
-	for _, j := range queue {
-		if j.timer != (scenarioStep{s.ID}) {
-			c.queue.push(j)
-		}
+	if s.ended = true; !s.Next.IsZero() {
+		c.voidJobs++
+		c.skipVoid()
 	}
 }
 
 // scenarioStep is due when changes of a scenario begin or end.
-type scenarioStep struct{ Scenario int64 }
+type scenarioStep struct{ of *Scenario }
 
 func (scenarioStep) due(*Tx)    {}
 func (scenarioStep) about() Ref { return Ref{} }
 
 func (e scenarioStep) run(c *Cloud, now time.Time) {
-	if s := c.scenario(e.Scenario); s != nil {
-		c.advance(s, now)
-		c.saveScenarios()
-	}
+	c.advance(e.of, now)
+	c.saveScenarios()
 }
 
 func (s *Scenario) entry() entry { return entry{entryKey{kind: lineScenario, id: s.ID}, s.clone()} }
@@ -378,7 +369,7 @@ func (l *loader) scenario(s *Scenario) error {
 		return err
 	}
 	for _, t := range s.Taken {
-		if !json.Valid(t.Old) || !json.Valid(t.Now) {
+		if t == nil || !json.Valid(t.Old) || !json.Valid(t.Now) {
 			return errors.New("taken: each must have old and now")
 		}
 		l.cloud.takenSeq = max(l.cloud.takenSeq, t.Seq)

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -82,13 +83,15 @@ func (c *Cloud) change(s *Scenario, i int) error {
 	if err := c.rehearseChange(s, i); err != nil {
 		return err
 	}
+	c.indexTaken()
 	set := func(k setting, v any) {
 		c.takenSeq++
-		t := taken{Change: i, Seq: c.takenSeq, setting: k, Old: c.get(k), Now: value(v)}
+		t := &taken{Change: i, Seq: c.takenSeq, setting: k, Old: c.get(k), Now: value(v)}
 		if k.Rule != "" || k.Made != 0 {
 			t.Old = value(false) // the change has made it
 		}
 		s.Taken = append(s.Taken, t)
+		c.taken[k] = append(c.taken[k], t)
 		c.set(k, t.Now)
 	}
 	s.InForce = append(s.InForce, i)
@@ -106,7 +109,7 @@ func (c *Cloud) change(s *Scenario, i int) error {
 			rule.Seed = c.seed<<32 + uint64(s.ID)<<8 + uint64(i) + 1
 		}
 		if _, err := c.faults.Add(context.Background(), rule); err != nil {
-			c.takeBack(s, i)
+			c.takeBack(s, func(change int) bool { return change == i })
 			return inField("fault", err)
 		}
 		set(setting{Rule: rule.Name}, true)
@@ -183,33 +186,43 @@ func (c *Cloud) anotherProject(name string, set func(setting, any)) int64 {
 	return made
 }
 
-// takeBack takes back a change of a scenario: each setting gets its old value, unless someone else has changed it meanwhile. If a
-// change that was made later has the setting, too, that one gets the old value to restore.
-func (c *Cloud) takeBack(s *Scenario, change int) {
+// takeBack takes back those changes of a scenario that are over: each setting gets its old value, unless someone else has changed it
+// meanwhile. If a change that was made later has the setting, too, that one gets the old value to restore.
+func (c *Cloud) takeBack(s *Scenario, over func(change int) bool) {
+	c.indexTaken()
 	for _, t := range slices.Backward(s.Taken) {
-		if t.Change != change {
+		if !over(t.Change) {
 			continue
 		}
-		if later := c.nextTaken(&t); later != nil {
-			later.Old = t.Old
+		all := c.taken[t.setting]
+		i := slices.Index(all, t)
+		if i+1 < len(all) {
+			all[i+1].Old = t.Old
 		} else if bytes.Equal(c.get(t.setting), t.Now) {
 			c.set(t.setting, t.Old)
 		}
-	}
-	s.Taken = slices.DeleteFunc(s.Taken, func(t taken) bool { return t.Change == change })
-	s.InForce = slices.DeleteFunc(s.InForce, func(i int) bool { return i == change })
-}
-
-// nextTaken returns the next change of the same setting, nil if there is none.
-func (c *Cloud) nextTaken(t *taken) (next *taken) {
-	for _, s := range c.scenarios {
-		for i := range s.Taken {
-			if o := &s.Taken[i]; o.setting == t.setting && o.Seq > t.Seq && (next == nil || o.Seq < next.Seq) {
-				next = o
-			}
+		if c.taken[t.setting] = slices.Delete(all, i, i+1); len(all) == 1 {
+			delete(c.taken, t.setting)
 		}
 	}
-	return next
+	s.Taken = slices.DeleteFunc(s.Taken, func(t *taken) bool { return over(t.Change) })
+	s.InForce = slices.DeleteFunc(s.InForce, over)
+}
+
+// indexTaken makes Cloud.taken after the cloud got other scenarios.
+func (c *Cloud) indexTaken() {
+	if c.taken != nil {
+		return
+	}
+	c.taken = map[setting][]*taken{}
+	for _, s := range c.scenarios {
+		for _, t := range s.Taken {
+			c.taken[t.setting] = append(c.taken[t.setting], t)
+		}
+	}
+	for _, all := range c.taken {
+		slices.SortFunc(all, func(a, b *taken) int { return cmp.Compare(a.Seq, b.Seq) })
+	}
 }
 
 // get returns the value of a setting; null if it has none.

@@ -95,8 +95,13 @@ func (q jobQueue) sorted() []job {
 	})
 }
 
-// void reports whether the job's project was emptied after the job was scheduled: it is not done any more.
-func (j *job) void() bool { return j.project != nil && j.epoch != j.project.epoch }
+// void reports whether the job's project was emptied, or its scenario has ended, after the job was scheduled: it is not done any more.
+func (j *job) void() bool {
+	if step, ok := j.timer.(scenarioStep); ok {
+		return step.of.ended
+	}
+	return j.project != nil && j.epoch != j.project.epoch
+}
 
 // push adds a job to the queue.
 func (c *Cloud) push(j job) {
@@ -123,10 +128,13 @@ func (c *Cloud) pop() job {
 	return j
 }
 
-// skipVoid removes void jobs from the beginning of the queue.
+// skipVoid removes void jobs from the beginning of the queue, and all if they are many.
 func (c *Cloud) skipVoid() {
 	for len(c.queue) > 0 && c.queue[0].void() {
 		c.queue.pop()
+	}
+	if c.voidJobs > minShrink && c.voidJobs > len(c.queue)/2 {
+		c.sweep()
 	}
 }
 

@@ -43,7 +43,7 @@ func (c *Cloud) replace(s *Snapshot) {
 	c.catalogue, c.ca, c.passwords, c.lastLabels, c.ips, c.lbIPs = f.catalogue, f.ca, f.passwords, f.lastLabels, f.ips, f.lbIPs
 	c.jobSeq, c.queue, c.finished, c.waiting, c.backlog, c.voidJobs = f.jobSeq, f.queue, f.finished, f.waiting, false, 0
 	c.auto.count = f.auto.count
-	c.scenarios, c.lastScenario, c.takenSeq = f.scenarios, max(c.lastScenario, f.lastScenario), f.takenSeq
+	c.scenarios, c.lastScenario, c.takenSeq, c.taken = f.scenarios, max(c.lastScenario, f.lastScenario), f.takenSeq, nil
 	c.lastProject = max(c.lastProject, f.lastProject) // no id is given out twice
 	c.lastID.Store(max(c.lastID.Load(), f.lastID.Load()))
 	c.countsTraffic.Store(f.countsTraffic.Load())

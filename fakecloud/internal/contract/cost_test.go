@@ -31,12 +31,14 @@ type cost struct {
 // negligible is a cost that no client notices in others. Growth below it is noise.
 var negligible = cost{cpu: 12 * time.Millisecond, allocs: 20_000, bytes: 8 << 20}
 
-// costOf runs f, which is one request, without a garbage collection.
+// costOf runs f, which is one request, and waits for all that follows from it, without a garbage collection.
 func costOf(f func()) cost {
+	settle()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	started := cputime.Used()
 	f()
+	settle()
 	used := cputime.Used() - started
 	runtime.ReadMemStats(&after)
 	return cost{used, float64(after.Mallocs - before.Mallocs), float64(after.TotalAlloc - before.TotalAlloc)}
@@ -69,6 +71,7 @@ type doubling struct {
 	*testing.T
 	of      string
 	covered []string
+	measure func(func()) cost // nil for costOf
 }
 
 // The most that a request may cost if it has twice as many parts. Linear work is 2, quadratic work is 4. On a busy machine whose
@@ -82,26 +85,61 @@ const (
 func (d *doubling) check(name string, n int, send func(n int) func() int) {
 	d.Helper()
 	var status int
+	costs := d.measure
+	if costs == nil {
+		costs = costOf
+	}
 	measure := func(n int) cost {
 		request := send(n)
-		return costOf(func() { status = request() })
+		return costs(func() { status = request() })
 	}
 	most := measure(8 * n)
 	d.covered = append(d.covered, fmt.Sprintf("%s: %d parts, answer %d: %v", name, 8*n, status, most.cpu.Round(time.Microsecond)))
-	if most.exceeds(cost{}, 1, 1, negligible) == "" || excusedCost(d.of+" "+name) {
+	name = d.of + " " + name
+	if most.exceeds(cost{}, 1, 1, negligible) == "" || excusedCost(name) {
+		judge(d.T, name, status, "")
 		return
 	}
 	// Over two doublings, so that a fixed cost does not decide, and again, so that a busy machine or a collection does not.
-	few, grew := measure(2*n), ""
+	few, grew, cpuGrowth := measure(2*n), "", cpuGrowthPerDoubling
+	known := matching(knownCosts, name) != ""
+	if known {
+		cpuGrowth = growthPerDoubling
+	}
 	for range 5 {
 		runtime.GC()
-		grew = most.exceeds(few, cpuGrowthPerDoubling*cpuGrowthPerDoubling, growthPerDoubling*growthPerDoubling, negligible)
-		if grew == "" {
-			return
+		grew = most.exceeds(few, cpuGrowth*cpuGrowth, growthPerDoubling*growthPerDoubling, negligible)
+		if grew == "" || known {
+			break
 		}
 		most, few = least(most, measure(8*n)), least(few, measure(2*n))
 	}
-	d.Errorf("%s: from %d to %d parts (answer %d): %s", name, 2*n, 8*n, status, grew)
+	if grew != "" {
+		grew = fmt.Sprintf("from %d to %d parts: %s", 2*n, 8*n, grew)
+	}
+	judge(d.T, name, status, grew)
+}
+
+// judge fails a test if a case grew more than it may, unless that is known; and if it did not, but is known to.
+func judge(t *testing.T, name string, status int, grew string) {
+	t.Helper()
+	switch known := matching(knownCosts, name); {
+	case known != "" && grew != "":
+		t.Logf("known, %s: %s (answer %d): %s", knownCosts[known], name, status, grew)
+	case known != "":
+		t.Errorf("%s does not grow any more: remove %q from knownCosts", name, known)
+	case grew != "" && !excusedCost(name):
+		t.Errorf("%s (answer %d): %s", name, status, grew)
+	}
+}
+
+// knownCosts are cases whose cost grows and may not, as expressions for their names, with what has to be mended.
+var knownCosts = map[string]string{
+	"with a disk (a write during )?(reset|deletion of a zone)": "1: deletions seek over what was deleted",
+	"with a (disk|subscriber) related .*":                      "5: all targets are saved and sent",
+	"with a disk (selected servers|tasks)":                     "5: all targets are saved",
+	"with a subscriber health reports":                         "5: all targets are sent",
+	"with a disk (fault rules|scenarios|server types)":         "6: all are saved at each change",
 }
 
 // logCovered prints all cases of a test that passed, if the tests are verbose. A failure would be hard to find among hundreds of lines.
@@ -117,11 +155,11 @@ func logCovered(t *testing.T, covered []string) {
 var costExceptions = map[string]string{
 	`.* list_\w+ (status|mode|type|bound_to|architecture|include_\w+|sort)`: "fields without an index: a list looks at this field " +
 		"of each resource",
-	`related (get|update|list)_(firewalls?|load_balancers?|zone_zonefile)( \w+)?`: "the answer names all servers or records",
-	`related list_\w+_actions \w+`: "a list of one resource's actions looks at all of these",
+	`.* related (get|update|list)_(firewalls?|load_balancers?|zone_zonefile)( \w+)?`: "the answer names all servers or records",
+	`.* related list_\w+_actions \w+`:                                                "a list of one resource's actions looks at all",
 	`.* (update_image|change_image_protection|create_certificate) \d+`: "without an index: each server's image, each certificate's " +
 		"fingerprint; under a microsecond each",
-	`related set_firewall_rules \d+`: "an action for each server (the document's example)",
+	`.* related set_firewall_rules \d+`: "an action for each server (the document's example)",
 }
 
 func excusedCost(name string) bool { return matching(costExceptions, name) != "" }
@@ -308,21 +346,23 @@ func TestCostOfEveryList(t *testing.T) {
 	longtest.SkipRace(t)
 	document := contract.ForTest(t)
 	withoutCollector(t)
-	d := &doubling{T: t, of: "list"}
+	var covered []string
 	for _, op := range someOperations(t, document, 8) {
 		if op.RequestSchema() == nil {
 			continue
 		}
 		// A test of its own, at whose end its worlds are forgotten: a thousand of them would fill the heap.
 		t.Run(op.ID, func(t *testing.T) {
-			d.T = t
-			for i, makeSample := range samplesOf(op) {
-				f := &fieldTest{T: t, document: document, op: op, sample: makeSample}
-				d.checkParts(f, i)
-			}
+			eachWay(t, func(t *testing.T, y *way) {
+				d := &doubling{T: t, of: y.name + " list"}
+				for i, makeSample := range samplesOf(op) {
+					d.checkParts(&fieldTest{T: t, document: document, op: op, sample: makeSample, way: y}, i)
+				}
+				covered = append(covered, d.covered...)
+			})
 		})
 	}
-	logCovered(t, d.covered)
+	logCovered(t, covered)
 }
 
 // checkParts measures a request with each of its parts. sample is the number of the request's sample.
@@ -336,6 +376,7 @@ func (d *doubling) checkParts(f *fieldTest, sample int) {
 		}
 		d.check(fmt.Sprintf("%s %s %d.%d", f.op.ID, p.pointer, sample, j), most/8, func(n int) func() int {
 			w, path, body := f.with(p, n)
+			f.way.attended(w)
 			return func() int { return w.send(f.op.Method, path, body).Code }
 		})
 	}
@@ -369,33 +410,42 @@ func decoded(t *testing.T, body []byte) (instance any) {
 func TestCostOfEveryQuery(t *testing.T) {
 	longtest.SkipRace(t)
 	document := contract.ForTest(t)
-	w := newWorld(t, nil)
-	populate(w)
 	withoutCollector(t)
-	d := &doubling{T: t, of: "query"}
-	for _, op := range someOperations(t, document, 20) {
-		if op.Removed {
-			continue
-		}
-		path := existingPath(w, op)
-		for _, p := range op.Query {
-			values := func(i int) string {
-				if len(p.Enum) > 0 {
-					return p.Enum[i%len(p.Enum)]
-				}
-				return strconv.Itoa(1_000_000 + i)
+	operations := someOperations(t, document, 20)
+	eachWay(t, func(t *testing.T, y *way) {
+		w := y.newWorld(t, nil)
+		populate(w)
+		y.attended(w)
+		d := &doubling{T: t, of: y.name + " query"}
+		for _, op := range operations {
+			if !op.Removed {
+				d.checkQuery(w, op)
 			}
-			d.check(op.ID+" "+p.Name, 500, func(n int) func() int {
-				query := make(url.Values)
-				for i := range n {
-					query.Add(p.Name, values(i))
-				}
-				if p.Name == "label_selector" {
-					query.Set(p.Name, longText("/selector", "key=value", n))
-				}
-				return func() int { return w.send(op.Method, path+"?"+query.Encode(), nil).Code }
-			})
 		}
+		logCovered(t, d.covered)
+	})
+}
+
+// checkQuery measures a request with each of its parameters.
+func (d *doubling) checkQuery(w *world, op *contract.Operation) {
+	d.Helper()
+	path := existingPath(w, op)
+	for _, p := range op.Query {
+		values := func(i int) string {
+			if len(p.Enum) > 0 {
+				return p.Enum[i%len(p.Enum)]
+			}
+			return strconv.Itoa(1_000_000 + i)
+		}
+		d.check(op.ID+" "+p.Name, 500, func(n int) func() int {
+			query := make(url.Values)
+			for i := range n {
+				query.Add(p.Name, values(i))
+			}
+			if p.Name == "label_selector" {
+				query.Set(p.Name, longText("/selector", "key=value", n))
+			}
+			return func() int { return w.send(op.Method, path+"?"+query.Encode(), nil).Code }
+		})
 	}
-	logCovered(t, d.covered)
 }

@@ -29,6 +29,7 @@ type fieldTest struct {
 	op       *contract.Operation
 	sample   func(*world) sample
 	results  *fieldResults
+	way      *way // nil for none
 	parented bool // the path of the last request names a resource that differs in nothing from a simple one
 }
 
@@ -110,7 +111,7 @@ func someOperations(t *testing.T, document *contract.Document, some int) (all []
 // prepare returns a new world, and the path and body of a valid request in it.
 func (f *fieldTest) prepare() (w *world, path string, body []byte) {
 	f.Helper()
-	w = newWorld(f.T, f.recorder, instant)
+	w = f.way.newWorld(f.T, f.recorder)
 	path, body = f.prepareIn(w)
 	return w, path, body
 }

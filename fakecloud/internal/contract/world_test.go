@@ -35,6 +35,7 @@ type world struct {
 	*testing.T
 	cloud   *fakecloud.Cloud
 	handler http.Handler
+	control http.Handler
 	clock   *clocktesting.FakeClock
 	token   string
 	// serial, if not 0, makes the names and keys of new resources different from those of other serials.
@@ -63,7 +64,9 @@ func newWorld(t *testing.T, recorder *contract.Recorder, change ...func(*fakeclo
 	if recorder != nil {
 		handler = recorder.Middleware(handler)
 	}
-	return &world{T: t, cloud: simulated, handler: handler, clock: clock, token: fakecloud.DefaultToken}
+	return &world{
+		T: t, cloud: simulated, handler: handler, control: simulated.ControlHandler(), clock: clock, token: fakecloud.DefaultToken,
+	}
 }
 
 // as returns the same world with another token.

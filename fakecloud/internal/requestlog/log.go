@@ -4,7 +4,9 @@ package requestlog
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -60,9 +62,26 @@ type Log struct {
 
 	details atomic.Pointer[details] // nil until Observe
 
-	waiting atomic.Int64 // the number of calls of Await
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced by an Add during an Await
+	mu      sync.Mutex                // held while waiters is replaced
+	waiters atomic.Pointer[[]*waiter] // of the calls of Await
+}
+
+// waiter is a call of Await. Each Add judges its entry for it, so that the call looks into the journal only when enough may be there.
+type waiter struct {
+	filter         journal.Filter
+	added, missing atomic.Int64  // the entries that match since the last look began, and how many make it worth another one
+	look           chan struct{} // has room for one
+}
+
+// judge counts an entry that was added.
+func (w *waiter) judge(e *journal.Entry) {
+	if !matches(&w.filter, e) || w.added.Add(1) < w.missing.Load() {
+		return
+	}
+	select {
+	case w.look <- struct{}{}:
+	default:
+	}
 }
 
 // The default bounds of a journal.
@@ -80,7 +99,7 @@ func (j *Log) init() {
 			j.MaxBytes = DefaultMaxBytes
 		}
 		j.ring = make([]atomic.Pointer[journal.Entry], j.Capacity)
-		j.changed = make(chan struct{})
+		j.waiters.Store(&[]*waiter{})
 	})
 }
 
@@ -114,11 +133,8 @@ func (j *Log) AddDetailed(e *journal.Entry, of *Details) {
 	if e.Seq < j.oldest.Load() { // shrink has passed it already
 		j.remove(e.Seq)
 	}
-	if j.waiting.Load() > 0 {
-		j.mu.Lock()
-		close(j.changed)
-		j.changed = make(chan struct{})
-		j.mu.Unlock()
+	for _, w := range *j.waiters.Load() {
+		w.judge(e)
 	}
 }
 
@@ -206,22 +222,34 @@ func (j *Log) scan(f journal.Filter, found func(*journal.Entry)) {
 // Await implements journal.Journal.
 func (j *Log) Await(ctx context.Context, f journal.Filter, n int) ([]journal.Entry, error) {
 	j.init()
-	j.waiting.Add(1)
-	defer j.waiting.Add(-1)
+	w := &waiter{filter: f, look: make(chan struct{}, 1)}
+	j.setWaiters(func(all []*waiter) []*waiter { return append(all, w) })
+	defer j.setWaiters(func(all []*waiter) []*waiter { return slices.DeleteFunc(all, func(o *waiter) bool { return o == w }) })
 	for {
-		j.mu.Lock()
-		changed := j.changed
-		j.mu.Unlock()
-		if entries, _ := j.Entries(ctx, f); len(entries) >= n {
+		w.missing.Store(math.MaxInt64)
+		w.added.Store(0)
+		entries, _ := j.Entries(ctx, f)
+		missing := int64(n - len(entries))
+		if missing <= 0 {
 			return entries, nil
 		}
+		if w.missing.Store(missing); w.added.Load() >= missing { // meanwhile
+			continue
+		}
 		select {
-		case <-changed:
+		case <-w.look:
 		case <-ctx.Done():
 			entries, _ := j.Entries(ctx, f)
 			return entries, fmt.Errorf("%d of %d requests are in the journal: %w", len(entries), n, context.Cause(ctx))
 		}
 	}
+}
+
+func (j *Log) setWaiters(change func([]*waiter) []*waiter) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := change(slices.Clone(*j.waiters.Load()))
+	j.waiters.Store(&all)
 }
 
 // Forget removes the entries of one project.
