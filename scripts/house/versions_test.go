@@ -45,8 +45,8 @@ func required(t *testing.T, folder, path string) string {
 	return found[1]
 }
 
-// libraries matches Kubernetes' own libraries in a go.mod, with their replacements. Kubernetes 1.X publishes them as 0.X; others below k8s.io
-// have other versions: v2, or v0.0.0 with a date.
+// libraries matches Kubernetes' own libraries in a go.mod, with their replacements. Kubernetes 1.X publishes them as 0.X; others below
+// k8s.io have other versions: v2, or v0.0.0 with a date.
 var libraries = regexp.MustCompile(`\s(k8s\.io/[\w-]+) (v0\.[1-9]\d*\.\d+)\b`)
 
 // minor returns the second number of a release: 37 for v1.37.1.

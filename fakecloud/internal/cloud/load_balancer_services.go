@@ -207,8 +207,8 @@ var (
 	statusCode = regexp.MustCompile(`^[0-9?*]{1,3}$`)
 )
 
-// problems checks that the input has only fields of the service's protocol, and the texts of a patched service. Package api checks the lists
-// of allowed values, the ranges and the lengths of the API document.
+// problems checks that the input has only fields of the service's protocol, and the texts of a patched service. Package api checks the
+// lists of allowed values, the ranges and the lengths of the API document.
 func (s *LoadBalancerService) problems(in ServiceInput) []FieldError {
 	return append(s.httpProblems(in.HTTP), s.HealthCheck.problems()...)
 }
