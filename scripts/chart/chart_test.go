@@ -154,7 +154,7 @@ var rendered = []struct {
 		"podMonitor.labels.release=prometheus,env.HCLOUD_METRICS_ADDRESS=$(HOST_IP):8233", map[string]string{
 		"PodMonitor .metadata.labels.release": "prometheus", "PodMonitor .spec.podMetricsEndpoints[*].interval": "15s",
 		"PodMonitor .spec.podMetricsEndpoints[*].port": "metrics", `C.ports[?(@.name=="metrics")].containerPort`: "8233",
-		"$HCLOUD_METRICS_ADDRESS.value": "$(HOST_IP):8233", "C.readinessProbe.httpGet.host": "127.0.0.1",
+		"$HCLOUD_METRICS_ADDRESS.value": "$(HOST_IP):8233", "C.readinessProbe.httpGet.host": "",
 		"C.env[*].name": "~HOST_IP HCLOUD_METRICS_ADDRESS",
 	}},
 	{"two replicas, of which one may be evicted", ccm, "replicaCount=2", map[string]string{
