@@ -10,11 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 )
@@ -47,7 +44,10 @@ func template(t *testing.T, chart string, flags ...string) (string, error) {
 	return helm(t, append([]string{"template", "test", chart, "--namespace", "cloud"}, flags...)...)
 }
 
-// objects renders a chart and returns its objects by kind. Each is decoded as by an API server with strict validation, too.
+// decoder decodes as an API server with strict validation does.
+var decoder = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+
+// objects renders a chart and returns its objects by kind.
 func objects(t *testing.T, chart string, flags ...string) map[string]any {
 	t.Helper()
 	text, err := template(t, chart, flags...)
@@ -64,45 +64,28 @@ func objects(t *testing.T, chart string, flags ...string) map[string]any {
 			continue
 		}
 		kind, _ := object["kind"].(string)
-		typed := map[string]any{
-			"ServiceAccount": &corev1.ServiceAccount{}, "Secret": &corev1.Secret{}, "Deployment": &appsv1.Deployment{},
-			"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
-			"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
-			"DaemonSet": &appsv1.DaemonSet{}, "ConfigMap": &corev1.ConfigMap{}, "PodMonitor": &podMonitor{},
-			"StatefulSet": &appsv1.StatefulSet{}, "Service": &corev1.Service{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
-		}[kind]
-		if err := yaml.UnmarshalStrict([]byte(document), typed); err != nil {
+		if _, _, err := decoder.Decode([]byte(document), nil, nil); err != nil && kind != "PodMonitor" { // which is no part of Kubernetes
 			t.Fatalf("%v\n%s", err, document)
 		}
 		for all[kind] != nil {
 			kind += "+"
 		}
 		all[kind] = object
+		if slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet"}, kind) {
+			all[""] = object
+		}
 	}
 	return all
 }
 
-// podMonitor has the fields of the Prometheus operator's PodMonitor that the charts use.
-type podMonitor struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string
-	Metadata   struct {
-		Name, Namespace string
-		Labels          map[string]string
-	}
-	Spec struct {
-		Selector struct {
-			MatchLabels map[string]string `json:"matchLabels"`
-		}
-		PodMetricsEndpoints []struct{ Port, Path, Interval string } `json:"podMetricsEndpoints"`
-	}
-}
-
-// look returns the text at a path of an object, such as "Deployment .spec.replicas"; "" if nothing is there. In a path, P stands for
-// the pod, C for its container, and $NAME for an environment variable of it.
+// look returns the text at a path of an object, such as "PodMonitor .spec.selector"; "" if nothing is there. Without a kind, it is the
+// object that has the pods. In a path, P stands for the pod, C for its container, and $NAME for an environment variable of it.
 func look(t *testing.T, all map[string]any, at string) string {
 	t.Helper()
-	kind, path, _ := strings.Cut(at, " ")
+	kind, path, ok := strings.Cut(at, " ")
+	if !ok {
+		kind, path = "", at
+	}
 	if name, field, ok := strings.Cut(path, "."); ok && strings.HasPrefix(name, "$") {
 		path = `C.env[?(@.name=="` + name[1:] + `")].` + field
 	}
@@ -131,51 +114,62 @@ const (
 	preferred = "P.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 )
 
-// rendered lists the texts at paths of a chart with values. After "~" comes a part of the text; "" says that nothing is there.
+// rendered lists the texts at paths of a chart with values: those of a flag --set, or of a file. After "~" comes a part of the text, ""
+// says that nothing is there, and "none" lists kinds of which there is no object.
 var rendered = []struct {
 	promise, chart, values string
 	want                   map[string]string
 }{
 	{"by default, a token in a file, the node's network, loopback, and nothing that was not asked for", ccm, "", map[string]string{
-		"Deployment .metadata.name": "test-ccm-from-scratch", "Deployment $HCLOUD_TOKEN.name": "",
-		"Deployment $HCLOUD_TOKEN_FILE.value": "/etc/hcloud/token", "Deployment C.volumeMounts[*].mountPath": "/etc/hcloud",
-		"Deployment P.volumes[*].secret.secretName": "hcloud", "Deployment P.volumes[*].secret.items[*].path": "token",
-		"Deployment P.hostNetwork": "true", "Deployment $HCLOUD_METRICS_ADDRESS.value": "127.0.0.1:8233",
-		"Deployment C.args": "~--bind-address=127.0.0.1", "Deployment C.livenessProbe.httpGet.host": "127.0.0.1",
-		"PodDisruptionBudget .metadata": "", "PodMonitor .metadata": "", "ConfigMap .metadata": "", "Secret .metadata": "",
-		"Deployment " + required:  "",
-		"Deployment " + preferred: "~node-role.kubernetes.io/control-plane",
+		".metadata.name": "test-ccm-from-scratch", "$HCLOUD_TOKEN.name": "", "$HCLOUD_TOKEN_FILE.value": "/etc/hcloud/token",
+		"C.volumeMounts[*].mountPath": "/etc/hcloud", "P.volumes[*].secret.secretName": "hcloud",
+		"P.volumes[*].secret.items[*].path": "token", "P.hostNetwork": "true", "$HCLOUD_METRICS_ADDRESS.value": "127.0.0.1:8233",
+		"C.args": "~--bind-address=127.0.0.1", "C.livenessProbe.httpGet.host": "127.0.0.1",
+		"$NODE_NAME.valueFrom.fieldRef.fieldPath": "spec.nodeName",
+		"none":   "PodDisruptionBudget PodMonitor ConfigMap Secret",
+		required: "", preferred: "~node-role.kubernetes.io/control-plane",
 	}},
 	{"a token as a variable", ccm, "token.as=env,token.secretName=s,token.secretKey=k", map[string]string{
-		"Deployment $HCLOUD_TOKEN.valueFrom.secretKeyRef.name": "s", "Deployment $HCLOUD_TOKEN.valueFrom.secretKeyRef.key": "k",
-		"Deployment $HCLOUD_TOKEN_FILE.name": "", "Deployment P.volumes": "", "Deployment C.volumeMounts": "",
+		"$HCLOUD_TOKEN.valueFrom.secretKeyRef.name": "s", "$HCLOUD_TOKEN.valueFrom.secretKeyRef.key": "k",
+		"$HCLOUD_TOKEN_FILE.name": "", "P.volumes": "", "C.volumeMounts": "",
 	}},
 	{"a token as a value", ccm, "token.value=abc", map[string]string{"Secret .metadata.name": "hcloud", "Secret .stringData.token": "abc"}},
-	{"on the pods' network, it listens everywhere", ccm, "hostNetwork=false", map[string]string{
-		"Deployment $HCLOUD_METRICS_ADDRESS.value": ":8233", "Deployment C.args": "~--bind-address=0.0.0.0",
-		"Deployment C.livenessProbe.httpGet.host": "",
-	}},
-	{"metrics at an address", ccm, "env.HCLOUD_METRICS_ADDRESS=10.0.0.2:9000", map[string]string{
-		"Deployment C.ports[*].containerPort": "10258 9000",
+	{"numbers and booleans of a file are the texts of variables", ccm,
+		"clusterCIDR: 10.0.0.0/8\nenv: {HCLOUD_NETWORK: 12345678, HCLOUD_RESYNC_INTERVAL: 0, HCLOUD_DEBUG: false}\n", map[string]string{
+			"C.env[*].value": "/etc/hcloud/token 127.0.0.1:8233 false 12345678 0", "C.args": "~--cluster-cidr=10.0.0.0/8",
+			"C.env[*].name": "NODE_NAME HCLOUD_TOKEN_FILE HCLOUD_METRICS_ADDRESS HCLOUD_DEBUG HCLOUD_NETWORK HCLOUD_RESYNC_INTERVAL",
+		}},
+	{"and those of flags", ccm, "clusterCIDR=10.0.0.0/8,env.HCLOUD_NETWORK=12345678,env.HCLOUD_RESYNC_INTERVAL=0,env.HCLOUD_DEBUG=false",
+		map[string]string{"C.env[*].value": "/etc/hcloud/token 127.0.0.1:8233 false 12345678 0"}},
+	{"on the pods' network, it listens everywhere", ccm, "hostNetwork=false,podMonitor.enabled=true", map[string]string{
+		"$HCLOUD_METRICS_ADDRESS.value": ":8233", "C.args": "~--bind-address=0.0.0.0", "C.livenessProbe.httpGet.host": "",
 	}},
 	{"no metrics", ccm, "env.HCLOUD_METRICS_ENABLED=false", map[string]string{
-		"Deployment C.ports[*].name": "secure", "Deployment $HCLOUD_METRICS_ADDRESS.name": "",
+		"C.ports[*].name": "secure", "$HCLOUD_METRICS_ADDRESS.name": "",
+	}},
+	{"Prometheus reaches the metrics at an address", ccm, "podMonitor.enabled=true,env.HCLOUD_METRICS_ADDRESS=10.0.0.2:9000",
+		map[string]string{"C.ports[*].containerPort": "10258 9000", "$HCLOUD_METRICS_ADDRESS.value": "10.0.0.2:9000"}},
+	// Kubernetes replaces $(NAME) only by a variable that comes before, and in no probe.
+	{"Prometheus reaches the metrics at the node's address", ccm, "podMonitor.enabled=true,podMonitor.interval=15s," +
+		"podMonitor.labels.release=prometheus,env.HCLOUD_METRICS_ADDRESS=$(HOST_IP):8233", map[string]string{
+		"PodMonitor .metadata.labels.release": "prometheus", "PodMonitor .spec.podMetricsEndpoints[*].interval": "15s",
+		"PodMonitor .spec.podMetricsEndpoints[*].port": "metrics", `C.ports[?(@.name=="metrics")].containerPort`: "8233",
+		"$HCLOUD_METRICS_ADDRESS.value": "$(HOST_IP):8233", "C.readinessProbe.httpGet.host": "",
+		"C.env[*].name": "~HOST_IP HCLOUD_METRICS_ADDRESS",
 	}},
 	{"two replicas, of which one may be evicted", ccm, "replicaCount=2", map[string]string{
-		"Deployment .spec.replicas": "2", "Deployment P.topologySpreadConstraints[*].topologyKey": "kubernetes.io/hostname",
+		".spec.replicas": "2", "P.topologySpreadConstraints[*].topologyKey": "kubernetes.io/hostname",
 		"PodDisruptionBudget .spec.unhealthyPodEvictionPolicy": "AlwaysAllow", "PodDisruptionBudget .spec.maxUnavailable": "1",
 	}},
 	// The disruption controller cannot compute maxUnavailable for a DaemonSet, and two pods cannot listen on the same ports of a node.
 	{"a DaemonSet on each control plane node", ccm, "kind=DaemonSet", map[string]string{
-		"DaemonSet " + required:                                       "~node-role.kubernetes.io/control-plane",
-		"DaemonSet .spec.updateStrategy.rollingUpdate.maxSurge":       "0",
-		"DaemonSet .spec.updateStrategy.rollingUpdate.maxUnavailable": "1",
-		"PodDisruptionBudget .metadata":                               "", "Deployment .metadata": "",
+		"DaemonSet " + required: "~node-role.kubernetes.io/control-plane", ".spec.updateStrategy.rollingUpdate.maxSurge": "0",
+		".spec.updateStrategy.rollingUpdate.maxUnavailable": "1", "none": "PodDisruptionBudget Deployment",
 	}},
 	{"a DaemonSet on all nodes", ccm, "kind=DaemonSet,affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null",
 		map[string]string{
-			"DaemonSet " + required: "", "DaemonSet $HCLOUD_TOKEN_FILE.value": "/etc/hcloud/token",
-			"DaemonSet C.args": "~--bind-address=127.0.0.1", "DaemonSet C.ports[*].containerPort": "10258 8233",
+			required: "", "$HCLOUD_TOKEN_FILE.value": "/etc/hcloud/token", "C.args": "~--bind-address=127.0.0.1",
+			"C.ports[*].containerPort": "10258 8233",
 		}},
 	{"a dashboard", ccm, "dashboard.enabled=true,dashboard.namespace=monitoring,dashboard.annotations.folder=Clusters", map[string]string{
 		"ConfigMap .metadata.name": "test-ccm-from-scratch-dashboard", "ConfigMap .metadata.namespace": "monitoring",
@@ -183,62 +177,62 @@ var rendered = []struct {
 		`ConfigMap .data['ccm-from-scratch\.json']`: dashboard(),
 	}},
 	{"no rights", ccm, "rbac.create=false,serviceAccount.create=false,serviceAccount.name=theirs", map[string]string{
-		"Deployment P.serviceAccountName": "theirs", "ServiceAccount .metadata": "", "ClusterRole .metadata": "",
-		"ClusterRoleBinding .metadata": "", "Role .metadata": "", "RoleBinding .metadata": "",
+		"P.serviceAccountName": "theirs", "none": "ServiceAccount ClusterRole ClusterRoleBinding Role RoleBinding",
 	}},
 	{"rights of another account", ccm, "serviceAccount.create=false,serviceAccount.name=theirs,leaderElection.enabled=false",
 		map[string]string{
-			"ClusterRoleBinding .subjects[*].name": "theirs", "ClusterRoleBinding .subjects[*].namespace": "cloud", "Role .metadata": "",
+			"ClusterRoleBinding .subjects[*].name": "theirs", "ClusterRoleBinding .subjects[*].namespace": "cloud", "none": "Role",
 			"RoleBinding .subjects[*].name": "theirs", "RoleBinding .subjects[*].namespace": "cloud",
 		}},
 	{"a network without routes needs no range of pods", ccm, "env.HCLOUD_NETWORK=internal,env.HCLOUD_NETWORK_ROUTES_ENABLED=false",
-		map[string]string{"Deployment $HCLOUD_NETWORK.value": "internal"}},
+		map[string]string{"$HCLOUD_NETWORK.value": "internal"}},
 
 	{"a shared cloud keeps its state on a volume", fakecloud, "persistence.size=2Gi,persistence.storageClass=fast,persistence.sync=true",
 		map[string]string{
-			"StatefulSet .metadata.name": "test-fakecloud", "StatefulSet .spec.replicas": "1",
-			"StatefulSet .spec.volumeClaimTemplates[*].metadata.name":                   "state",
-			"StatefulSet .spec.volumeClaimTemplates[*].spec.resources.requests.storage": "2Gi",
-			"StatefulSet .spec.volumeClaimTemplates[*].spec.storageClassName":           "fast",
-			"StatefulSet C.volumeMounts[*].name":                                        "state",
-			"StatefulSet C.volumeMounts[*].mountPath":                                   "/state",
-			"StatefulSet $FAKECLOUD_STATE.value":                                        "/state",
-			"StatefulSet $FAKECLOUD_STATE_SYNC.value":                                   "true",
-			"StatefulSet $FAKECLOUD_PROJECTS.value":                                     "auto",
-			"StatefulSet $FAKECLOUD_LISTEN.value":                                       ":4242",
-			"PodDisruptionBudget .spec.maxUnavailable":                                  "1", // the next pod continues
+			"StatefulSet .metadata.name": "test-fakecloud", ".spec.replicas": "1",
+			".spec.volumeClaimTemplates[*].metadata.name":                   "state",
+			".spec.volumeClaimTemplates[*].spec.resources.requests.storage": "2Gi",
+			".spec.volumeClaimTemplates[*].spec.storageClassName":           "fast",
+			"C.volumeMounts[*].name":                                        "state", "C.volumeMounts[*].mountPath": "/state",
+			"$FAKECLOUD_STATE.value":      "/state",
+			"$FAKECLOUD_STATE_SYNC.value": "true", "$FAKECLOUD_PROJECTS.value": "auto", "$FAKECLOUD_LISTEN.value": ":4242",
+			"PodDisruptionBudget .spec.maxUnavailable": "1", // the next pod continues
 		}},
 	{"a cloud of one run has no volume and is not evicted", fakecloud,
 		"persistence.enabled=false,projects=fixed,actions=instant,rateLimit=0", map[string]string{
-			"StatefulSet .spec.volumeClaimTemplates": "", "StatefulSet C.volumeMounts": "", "StatefulSet $FAKECLOUD_STATE.name": "",
-			"StatefulSet $FAKECLOUD_PROJECTS.value": "fixed", "StatefulSet $FAKECLOUD_ACTIONS.value": "instant",
-			"StatefulSet $FAKECLOUD_RATE_LIMIT.value": "0", "PodDisruptionBudget .spec.maxUnavailable": "0",
+			".spec.volumeClaimTemplates": "", "C.volumeMounts": "", "$FAKECLOUD_STATE.name": "", "$FAKECLOUD_PROJECTS.value": "fixed",
+			"$FAKECLOUD_ACTIONS.value": "instant", "$FAKECLOUD_RATE_LIMIT.value": "0", "PodDisruptionBudget .spec.maxUnavailable": "0",
 			"PodDisruptionBudget .spec.unhealthyPodEvictionPolicy": "AlwaysAllow",
+		}},
+	{"settings of a file", fakecloud, "rateLimit: 12345678\nprojectTTL: 24h\nimage: {tag: v9}\n" +
+		"env: {FAKECLOUD_SPEED: 0.5, FAKECLOUD_KEEP_ACTIONS: 1h, FAKECLOUD_DATA_PLANE: true}\ntokens: {secretName: team}\n",
+		map[string]string{
+			"$FAKECLOUD_RATE_LIMIT.value": "12345678", "$FAKECLOUD_PROJECT_TTL.value": "24h", "$FAKECLOUD_SPEED.value": "0.5",
+			"$FAKECLOUD_KEEP_ACTIONS.value": "1h", "$FAKECLOUD_DATA_PLANE.value": "true", "C.image": "fakecloud:v9",
+			"$FAKECLOUD_TOKEN.valueFrom.secretKeyRef.name": "team", "$FAKECLOUD_TOKEN.valueFrom.secretKeyRef.key": "tokens",
 		}},
 	{"a budget that was asked for", fakecloud, "persistence.enabled=false,podDisruptionBudget.maxUnavailable=1",
 		map[string]string{"PodDisruptionBudget .spec.maxUnavailable": "1"}},
-	{"no budget and no policy", fakecloud, "podDisruptionBudget.enabled=false,networkPolicy.enabled=false", map[string]string{
-		"PodDisruptionBudget .metadata": "", "NetworkPolicy .metadata": "", "StatefulSet .spec.replicas": "1",
-	}},
+	{"no budget and no policy", fakecloud, "podDisruptionBudget.enabled=false,networkPolicy.enabled=false",
+		map[string]string{"none": "PodDisruptionBudget NetworkPolicy", ".spec.replicas": "1"}},
 	// The restricted profile of the Pod Security Standards.
 	{"by default, a restricted pod, a hidden control API, and a network that leads to the API alone", fakecloud, "", map[string]string{
-		"StatefulSet P.securityContext.runAsNonRoot": "true", "StatefulSet P.securityContext.seccompProfile.type": "RuntimeDefault",
-		"StatefulSet P.securityContext.fsGroup": "65532", "StatefulSet P.securityContext.runAsUser": "65532",
-		"StatefulSet C.securityContext.allowPrivilegeEscalation": "false", "StatefulSet C.securityContext.readOnlyRootFilesystem": "true",
-		"StatefulSet C.securityContext.capabilities.drop": `["ALL"]`, "StatefulSet P.automountServiceAccountToken": "false",
-		"StatefulSet P.enableServiceLinks": "false", "StatefulSet C.startupProbe.exec.command": `["/fakecloud","health"]`,
-		"StatefulSet C.livenessProbe.exec.command":  `["/fakecloud","health"]`,
-		"StatefulSet C.readinessProbe.exec.command": `["/fakecloud","health"]`,
-		"StatefulSet $FAKECLOUD_CONTROL.value":      "127.0.0.1:4243", "StatefulSet C.ports[*].name": "api",
-		"Service .spec.ports[*].name":                  "api",
+		"P.securityContext.runAsNonRoot": "true", "P.securityContext.seccompProfile.type": "RuntimeDefault",
+		"P.securityContext.fsGroup": "65532", "P.securityContext.runAsUser": "65532", "P.automountServiceAccountToken": "false",
+		"C.securityContext.allowPrivilegeEscalation": "false", "C.securityContext.readOnlyRootFilesystem": "true",
+		"C.securityContext.capabilities.drop": `["ALL"]`, "P.enableServiceLinks": "false",
+		"C.startupProbe.exec.command": `["/fakecloud","health"]`, "C.livenessProbe.exec.command": `["/fakecloud","health"]`,
+		"C.readinessProbe.exec.command": `["/fakecloud","health"]`, "$FAKECLOUD_CONTROL.value": "127.0.0.1:4243",
+		"C.ports[*].name": "api", "Service .spec.ports[*].name": "api", "none": "PodMonitor",
 		"NetworkPolicy .spec.ingress[*].ports[*].port": "api", "NetworkPolicy .spec.ingress[*].from": `[{"namespaceSelector":{}}]`,
-		"NetworkPolicy .spec.policyTypes": `["Ingress","Egress"]`, "NetworkPolicy .spec.egress": "[]", "PodMonitor .metadata": "",
+		"NetworkPolicy .spec.policyTypes": `["Ingress","Egress"]`, "NetworkPolicy .spec.egress": "[]",
 	}},
+	// A browser and curl call the Service by its names.
 	{"an exposed control API", fakecloud, "control.expose=true,networkPolicy.control[0].podSelector.matchLabels.role=admin," +
 		"service.controlPort=80,podMonitor.enabled=true,podMonitor.interval=15s,podMonitor.labels.release=prometheus", map[string]string{
-		"StatefulSet $FAKECLOUD_CONTROL.value": ":4243", "StatefulSet C.ports[1].containerPort": "4243",
-		"StatefulSet C.ports[1].name": "control",
-		"Service .spec.ports[1].port": "80", "Service .spec.ports[1].targetPort": "control",
+		"$FAKECLOUD_CONTROL.value": ":4243", "C.ports[1].containerPort": "4243", "C.ports[1].name": "control",
+		"$FAKECLOUD_ALLOWED_HOSTS.value": "~test-fakecloud,test-fakecloud.cloud,test-fakecloud.cloud.svc,test-fakecloud.cloud.svc.cluster",
+		"Service .spec.ports[1].port":    "80", "Service .spec.ports[1].targetPort": "control",
 		"NetworkPolicy .spec.ingress[1].ports[*].port": "control",
 		"NetworkPolicy .spec.ingress[1].from":          `[{"podSelector":{"matchLabels":{"role":"admin"}}}]`,
 		"PodMonitor .metadata.labels.release":          "prometheus", "PodMonitor .spec.podMetricsEndpoints[*].interval": "15s",
@@ -262,7 +256,20 @@ func TestValuesAreRendered(t *testing.T) {
 	for _, c := range rendered {
 		t.Run(c.promise, func(t *testing.T) {
 			t.Parallel()
-			all := objects(t, c.chart, "--set="+c.values)
+			flag := "--set=" + c.values
+			if strings.Contains(c.values, ": ") {
+				flag = "--values=" + filepath.Join(t.TempDir(), "values.yaml")
+				if err := os.WriteFile(strings.TrimPrefix(flag, "--values="), []byte(c.values), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all := objects(t, c.chart, flag)
+			for kind := range strings.FieldsSeq(c.want["none"]) {
+				if all[kind] != nil {
+					t.Errorf("there is a %s", kind)
+				}
+			}
+			delete(c.want, "none")
 			for at, want := range c.want {
 				got := look(t, all, at)
 				if part, ok := strings.CutPrefix(want, "~"); got != want && (!ok || !strings.Contains(got, part)) {
@@ -277,12 +284,9 @@ func TestValuesAreRendered(t *testing.T) {
 // selectorsSelect fails unless each selector of the objects selects the pods.
 func selectorsSelect(t *testing.T, all map[string]any) {
 	t.Helper()
-	labels := look(t, all, "Deployment .spec.template.metadata.labels") + look(t, all, "DaemonSet .spec.template.metadata.labels") +
-		look(t, all, "StatefulSet .spec.template.metadata.labels")
-	for _, at := range []string{
-		"Deployment .spec.selector.matchLabels", "PodDisruptionBudget .spec.selector.matchLabels", "PodMonitor .spec.selector.matchLabels",
-		"StatefulSet .spec.selector.matchLabels", "NetworkPolicy .spec.podSelector.matchLabels", "Service .spec.selector",
-	} {
+	labels := look(t, all, ".spec.template.metadata.labels")
+	for _, at := range []string{" .spec.selector.matchLabels", "PodDisruptionBudget .spec.selector.matchLabels",
+		"PodMonitor .spec.selector.matchLabels", "NetworkPolicy .spec.podSelector.matchLabels", "Service .spec.selector"} {
 		selector := look(t, all, at)
 		if kind, _, _ := strings.Cut(at, " "); all[kind] != nil && len(selector) < 10 {
 			t.Errorf("%s selects all pods: %s", at, selector)
@@ -304,94 +308,15 @@ func TestHelmHasNothingToSayAgainstTheCharts(t *testing.T) {
 	}
 }
 
-// values writes a file of values and returns the flag for it.
-func values(t *testing.T, text string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return "--values=" + file
-}
-
-func TestSettingsArriveAsTheyWereWritten(t *testing.T) {
+// The program knows all variables that the chart sets.
+func TestFakecloudKnowsItsVariables(t *testing.T) {
 	t.Parallel()
-	for _, flag := range []string{
-		values(t, "clusterCIDR: 10.0.0.0/8\nenv: {HCLOUD_NETWORK: 12345678, HCLOUD_RESYNC_INTERVAL: 0, HCLOUD_DEBUG: false, "+
-			"HCLOUD_REQUEST_TIMEOUT: 5s}\n"),
-		"--set=clusterCIDR=10.0.0.0/8,env.HCLOUD_NETWORK=12345678,env.HCLOUD_RESYNC_INTERVAL=0,env.HCLOUD_DEBUG=false," +
-			"env.HCLOUD_REQUEST_TIMEOUT=5s",
-	} {
-		all := objects(t, ccm, flag)
-		names := look(t, all, "Deployment C.env[*].name")
-		if got := look(t, all, "Deployment C.env[*].value"); got != "/etc/hcloud/token 127.0.0.1:8233 false 12345678 5s 0" ||
-			names != "NODE_NAME HCLOUD_TOKEN_FILE HCLOUD_METRICS_ADDRESS HCLOUD_DEBUG HCLOUD_NETWORK HCLOUD_REQUEST_TIMEOUT "+
-				"HCLOUD_RESYNC_INTERVAL" || look(t, all, "Deployment $NODE_NAME.valueFrom.fieldRef.fieldPath") != "spec.nodeName" {
-			t.Errorf("%s: %s: %s", flag, names, got)
-		}
-		if args := look(t, all, "Deployment C.args"); !strings.Contains(args, "--cluster-cidr=10.0.0.0/8") {
-			t.Errorf("%s: %s", flag, args)
-		}
-	}
-}
-
-func TestPrometheusReachesTheMetrics(t *testing.T) {
-	t.Parallel()
-	for address, want := range map[string]string{ // the value of HCLOUD_METRICS_ADDRESS in the container
-		"env.HCLOUD_METRICS_ADDRESS=:8233":           ":8233",
-		"env.HCLOUD_METRICS_ADDRESS=$(HOST_IP):8233": "$(HOST_IP):8233",
-		"env.HCLOUD_METRICS_ADDRESS=10.0.0.2:9000":   "10.0.0.2:9000",
-		"hostNetwork=false":                          ":8233",
-	} {
-		all := objects(t, ccm, "--set=podMonitor.enabled=true,podMonitor.interval=15s,podMonitor.labels.release=prometheus,"+address)
-		if got := look(t, all, "PodMonitor .metadata.labels.release") + look(t, all, "PodMonitor .spec.podMetricsEndpoints[*].interval") +
-			look(t, all, "PodMonitor .spec.podMetricsEndpoints[*].port"); got != "prometheus15smetrics" {
-			t.Errorf("%s: %s", address, got)
-		}
-		port := look(t, all, `Deployment C.ports[?(@.name=="metrics")].containerPort`)
-		if got := look(t, all, "Deployment $HCLOUD_METRICS_ADDRESS.value"); got != want || !strings.HasSuffix(got, ":"+port) {
-			t.Errorf("%s: %s, at the port %s", address, got, port)
-		}
-		if host := look(t, all, "Deployment C.readinessProbe.httpGet.host"); strings.Contains(host, "$") {
-			t.Errorf("%s: Kubernetes replaces no variable in a probe: %s", address, host)
-		}
-		// Kubernetes replaces $(NAME) only by a variable that comes before.
-		names := strings.Fields(look(t, all, "Deployment C.env[*].name"))
-		host := slices.Index(names, "HOST_IP")
-		if strings.Contains(want, "HOST_IP") != (host >= 0) || host > slices.Index(names, "HCLOUD_METRICS_ADDRESS") {
-			t.Errorf("%s: %v", address, names)
-		}
-		selectorsSelect(t, all)
-	}
-}
-
-func TestSettingsOfFakecloudArriveAsTheyWereWritten(t *testing.T) {
-	t.Parallel()
-	all := objects(t, fakecloud, values(t, "rateLimit: 12345678\nprojectTTL: 24h\nimage: {tag: v9}\n"+
-		"env: {FAKECLOUD_SPEED: 0.5, FAKECLOUD_KEEP_ACTIONS: 1h, FAKECLOUD_DATA_PLANE: true}\ntokens: {secretName: team}\n"))
-	for at, want := range map[string]string{
-		"$FAKECLOUD_RATE_LIMIT.value": "12345678", "$FAKECLOUD_PROJECT_TTL.value": "24h", "$FAKECLOUD_SPEED.value": "0.5",
-		"$FAKECLOUD_KEEP_ACTIONS.value": "1h", "$FAKECLOUD_DATA_PLANE.value": "true", "C.image": "fakecloud:v9",
-		"$FAKECLOUD_TOKEN.valueFrom.secretKeyRef.name": "team", "$FAKECLOUD_TOKEN.valueFrom.secretKeyRef.key": "tokens",
-	} {
-		if got := look(t, all, "StatefulSet "+at); got != want {
-			t.Errorf("%s is %q, want %q", at, got, want)
-		}
-	}
-	// A browser and curl call the Service by its names.
-	exposed := objects(t, fakecloud, "--set=control.expose=true,networkPolicy.enabled=false")
-	hosts := look(t, exposed, "StatefulSet $FAKECLOUD_ALLOWED_HOSTS.value")
-	for _, suffix := range []string{"", ".cloud", ".cloud.svc", ".cloud.svc.cluster.local"} {
-		if !strings.Contains(","+hosts+",", ",test-fakecloud"+suffix+",") {
-			t.Errorf("the name test-fakecloud%s is refused: %s", suffix, hosts)
-		}
-	}
-	// The program knows all of them.
 	help, err := exec.CommandContext(t.Context(), "go", "run", "-C", "../../fakecloud", "./cmd/fakecloud", "--help").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, help)
 	}
-	for name := range strings.FieldsSeq(look(t, all, "StatefulSet C.env[*].name")) {
+	names := look(t, objects(t, fakecloud, "--set=tokens.secretName=team"), "StatefulSet C.env[*].name")
+	for name := range strings.FieldsSeq(names) {
 		flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "FAKECLOUD_")), "_", "-")
 		if !strings.Contains(string(help), " "+flag+" ") {
 			t.Errorf("%s: the program has no %s", name, flag)
@@ -465,9 +390,7 @@ func TestAReleasesChartHasItsVersionAndTheSameBytesTwice(t *testing.T) {
 			}
 			archives[string(text)] = true
 			all := objects(t, archive, set)
-			image := look(t, all, "Deployment C.image") + look(t, all, "StatefulSet C.image")
-			const path = `.metadata.labels.helm\.sh/chart`
-			label := look(t, all, "ServiceAccount "+path) + look(t, all, "Service "+path)
+			image, label := look(t, all, "C.image"), look(t, all, `.metadata.labels.helm\.sh/chart`)
 			if image != name+":v1.2.3-rc.1" || label != name+"-1.2.3-rc.1" {
 				t.Errorf("the archive has the image %s and the label %s", image, label)
 			}

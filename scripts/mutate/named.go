@@ -170,7 +170,7 @@ func expression(text string) *regexp.Regexp {
 		part := regexp.QuoteMeta(token[0])
 		if token[1] != "" {
 			part = `\b` + part + `\b`
-		} else if strings.Contains(")}]", part[len(part)-1:]) {
+		} else if strings.ContainsRune(")}]", rune(part[len(part)-1])) {
 			part = "(?:," + gap + ")?" + part
 		}
 		parts = append(parts, part)

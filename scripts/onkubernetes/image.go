@@ -71,7 +71,7 @@ for tool in sh cat cp rm sleep; do
 	cp -L "$tool" "$0/bin"
 	for library in $(ldd "$tool" | grep -o '/[^ ]* (0x' | cut -d' ' -f1); do
 		mkdir -p "$0${library%/*}" && cp -L "$library" "$0$library"
-	done
+	done # with its libraries
 done
 printf '#!/bin/sh\n[ "$1 $2" = "build -o" ] && cp /programs/"${4##*/}" "$3"\n' >"$0/bin/go" && chmod +x "$0/bin/go"`
 

@@ -256,13 +256,13 @@ func e2e(w *work) {
 	w.pieces = w.number("SHARDS", 1, mostPieces, 10)
 	procs := strconv.Itoa(w.number("PROCS", 1, 16, 4))
 	w.alone = func(piece int) string {
-		command := "make e2e E2E_CLUSTER=embedded SHARD=" + w.shard(piece)
+		command := []string{"make e2e E2E_CLUSTER=embedded SHARD=" + w.shard(piece)}
 		for _, key := range []string{"LABELS", "FOCUS", "CCM"} {
 			if text := w.getenv(key); text != "" {
-				command += fmt.Sprintf(" %s='%s'", key, text)
+				command = append(command, fmt.Sprintf("%s='%s'", key, text))
 			}
 		}
-		return command
+		return strings.Join(command, " ")
 	}
 	w.report = "specs.json"
 	w.programs = func(int) [][]string {
