@@ -140,7 +140,11 @@ type fullDisk struct{ full atomic.Bool }
 
 func (d *fullDisk) Read(func(key, value []byte) error) error { return nil }
 func (d *fullDisk) Close() error                             { return nil }
-func (d *fullDisk) Write(func(put func(key, value []byte) error, deleteAll func(prefix []byte) error) error) error {
+func (d *fullDisk) Write(bool, func(put func(key, value []byte) error, deleteAll func(prefix []byte) error) error) error {
+	return d.Room()
+}
+
+func (d *fullDisk) Room() error {
 	if d.full.Load() {
 		return syscall.ENOSPC
 	}
