@@ -92,7 +92,7 @@ func onDisk(t testing.TB, c *Cloud, d Disk) {
 // sameOnDisk fails if the cloud that continues from the disk does not have what this one has.
 func sameOnDisk(t *testing.T, c *Cloud, d Disk) {
 	t.Helper()
-	check(t, c.Sync())
+	check(t, c.syncOthers())
 	f, _ := serverCloud(t, Options{Seed: 1})
 	s, err := f.cloud.ReadDisk(d)
 	if err != nil {
