@@ -69,7 +69,7 @@ func Open(dir string, o Options) (fakecloud.Disk, error) {
 	return nil, d.errDamaged(err)
 }
 
-// disk is a file of bbolt and the logs of what is not in it yet.
+// disk is a file of bbolt and the logs of later changes.
 type disk struct {
 	db   *bbolt.DB
 	path string
@@ -84,7 +84,7 @@ type disk struct {
 	moves  sync.WaitGroup
 }
 
-// open opens the database and moves to it what the logs of an earlier process have.
+// open opens the database and moves the logs of an earlier process to it.
 func (d *disk) open() (err error) {
 	d.db, err = bbolt.Open(d.path, 0o600, &bbolt.Options{
 		// Without the list of free pages, bbolt would read all pages in another goroutine. It panics about a damaged page, and nothing

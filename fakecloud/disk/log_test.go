@@ -30,7 +30,7 @@ func mustWrite(t *testing.T, d *disk, change func(put func(key, value []byte) er
 	}
 }
 
-// putAll writes keys with a prefix, each with a write of its own.
+// putAll writes keys with a prefix, one by one.
 func putAll(t *testing.T, d *disk, prefix string, n, size int) {
 	t.Helper()
 	for i := range n {

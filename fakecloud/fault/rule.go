@@ -52,7 +52,7 @@ var (
 	ErrNotFound = errors.New("no such fault rule")
 )
 
-// Status is a rule and what it has done so far.
+// Status is a rule and its counters.
 type Status struct {
 	Rule
 	// Matched counts the requests that the rule selected, Applied those that it took.

@@ -20,7 +20,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 )
 
-// shell runs the program in processes of their own, which share a state file.
+// shell runs the program in separate processes that share a state file.
 type shell struct {
 	*testing.T
 	stateFile string
@@ -55,7 +55,7 @@ func (s *shell) run(args ...string) (out, logs string, status int) {
 	return stdout.String(), stderr.String(), status
 }
 
-// must is run for what must succeed.
+// must fails the test if the program fails.
 func (s *shell) must(args ...string) string {
 	s.Helper()
 	out, logs, status := s.run(args...)

@@ -18,7 +18,7 @@ import (
 // envPrefix begins the names of the variables that set flags: FAKECLOUD_RATE_LIMIT is --rate-limit.
 const envPrefix = "FAKECLOUD_"
 
-// listSeparator separates the values of a variable that fakecloud start has made, because they may have commas and spaces.
+// listSeparator separates the values of a variable that fakecloud start makes, because they may have commas and spaces.
 const listSeparator = "\x1f"
 
 // off switches a listener off.

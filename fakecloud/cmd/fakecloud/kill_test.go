@@ -93,7 +93,7 @@ func testKilledPrograms(t *testing.T, args []string) {
 	t.Logf("%d kills, %d writes were acknowledged", len(parts), acknowledged)
 }
 
-// reader is a client that keeps what it saw last.
+// reader is a client that keeps its latest answers.
 type reader struct {
 	names  map[int64]string // of all servers that it ever saw
 	latest []*hcloud.Server
@@ -155,7 +155,7 @@ type writer struct {
 	ids    map[int64]bool
 	// deletes are all names that the writer wanted to delete.
 	deletes map[string]bool
-	knows   map[string]string // what exists by name, with its label
+	knows   map[string]string // label by name
 	// What the last write wanted that was not answered: it may have happened or not. "" is a deletion.
 	doubt, wanted string
 }

@@ -38,7 +38,7 @@ var hasSecrets = map[string]bool{
 	"/journal/await": true, // the same entries as /journal
 }
 
-// vault is a running program, and the secrets that it was told or has made.
+// vault is a running program, and its secrets.
 type vault struct {
 	*testing.T
 	running

@@ -182,7 +182,7 @@ func (s *settings) openSnapshot(o fakecloud.Options) (*fakecloud.Cloud, error) {
 	return cloud, nil
 }
 
-// disk opens the directory of the state; nil if there is none.
+// disk opens the directory of the state. It returns nil without one.
 func (s *settings) disk() (fakecloud.Disk, error) {
 	switch {
 	case s.state == "" && s.stateSync:

@@ -114,7 +114,7 @@ func newFaultCommand() *cobra.Command {
 	return cmd
 }
 
-// printLine prints a line with texts that clients have sent.
+// printLine prints a line with texts of clients.
 func printLine(cmd *cobra.Command, format string, args ...any) {
 	fmt.Fprintln(cmd.OutOrStdout(), wire.Printable(fmt.Sprintf(format, args...)))
 }

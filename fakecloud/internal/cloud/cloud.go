@@ -197,9 +197,9 @@ func (c *Cloud) profile() Profile { return *c.durations.Load() }
 
 func (c *Cloud) newID() int64 { return c.lastID.Add(1) }
 
-// View returns the project's current state, for reading only; with a disk, the latest that is saved. It does not wait for a write. It does not wait for due work either: the
-// cloud's goroutine runs that. Exception: if the clock is neither the machine's nor simclock's, a test may have stepped it, so View runs
-// the due work first.
+// View returns the project's current state, for reading only; with a disk, the latest that is saved. It does not wait for a write. It does
+// not wait for due work either: the cloud's goroutine runs that. Exception: if the clock is neither the machine's nor simclock's, a test
+// may have stepped it, so View runs the due work first.
 func (p Project) View() *State {
 	if p.cloud.stepped {
 		p.cloud.settle()

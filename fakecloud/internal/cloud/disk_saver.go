@@ -240,7 +240,7 @@ func (c *Cloud) Sync() error {
 	return round.wait()
 }
 
-// AllowTime saves that anybody may have seen a time. Call it before the clock is moved there.
+// AllowTime saves a time that anybody may see soon. Call it before the clock is moved there.
 func (c *Cloud) AllowTime(t time.Time) error {
 	c.mu.Lock()
 	if s := c.saver; s != nil && t.After(s.until) {
@@ -271,7 +271,7 @@ func (s *diskSaver) noteExtra() {
 	}
 }
 
-// syncOthers is Sync with what is saved now and then.
+// syncOthers is Sync with the rest: usage, traffic and rate limits.
 func (c *Cloud) syncOthers() error {
 	kinds := []string{lineBalancer, lineUsage, lineTraffic}
 	var others []entry
@@ -294,7 +294,7 @@ func (c *Cloud) syncOthers() error {
 	return c.Sync()
 }
 
-// kindPrefix is what the keys of the entries of no project of a kind have in common.
+// kindPrefix is the common prefix of the keys of a kind, for entries of no project.
 func kindPrefix(kind string) []byte { return append(prefix(kind, 0), kind+"\x00"...) }
 
 // hold lets readers see a state of a project until the present changes are saved.
@@ -428,7 +428,7 @@ func (s *diskSaver) flush(last bool) {
 	}
 }
 
-// show lets readers and subscribers see what is saved now.
+// show lets readers and subscribers see the saved changes.
 func (s *diskSaver) show(saved map[*projectData]*State, events [][]Event) {
 	for d, st := range saved {
 		if d.state.Load() == st {
@@ -443,7 +443,7 @@ func (s *diskSaver) show(saved map[*projectData]*State, events [][]Event) {
 	s.cloud.wakeWaiters()
 }
 
-// machine is what is to be saved about the machine. It is read before the cloud's time, which would go back otherwise.
+// machine returns the entry about the machine. It is read before the cloud's time, which would go back otherwise.
 func (s *diskSaver) machine(last bool) savedMachine {
 	c, m := s.cloud, savedMachine{Time: time.Now().UTC(), Stopped: s.cloud.speed() == 0}
 	if last {

@@ -227,7 +227,7 @@ func TestAWriteIsOnTheDiskWhenItIsAnswered(t *testing.T) {
 	}
 }
 
-// TestNobodySeesWhatIsNotSaved compares what readers and a subscriber see with the disk, before each write of it.
+// TestNobodySeesWhatIsNotSaved compares readers and a subscriber with the disk, before each write of it.
 func TestNobodySeesWhatIsNotSaved(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{Seed: 1})

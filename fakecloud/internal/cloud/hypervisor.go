@@ -95,7 +95,7 @@ func (c *Cloud) AttachHypervisor(o hypervisor.Options) (*HypervisorSession, erro
 	return s, nil
 }
 
-// maxSelector bounds what it costs to find the hypervisor of a server.
+// maxSelector bounds the cost of finding a server's hypervisor.
 const maxSelector = 4 << 10
 
 func (c *Cloud) checkHypervisor(o *hypervisor.Options) (store.Selector, error) {

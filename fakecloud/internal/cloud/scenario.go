@@ -21,7 +21,7 @@ type Scenario struct {
 	Description string            `json:"description,omitzero"`
 	Parameters  map[string]string `json:"parameters,omitempty"` // only shown
 	Changes     []Change          `json:"changes"`
-	// Repeat begins the changes anew after that time. 0 means never.
+	// Repeat begins the changes again after that time. 0 means never.
 	Repeat  fault.Duration `json:"repeat,omitzero"`
 	Started time.Time      `json:"started"`
 	// Next is when the next change begins or ends; the zero value if there is none.
@@ -235,7 +235,7 @@ func (c *Cloud) Scenarios() (all []Scenario) {
 	return all
 }
 
-// EndScenario ends a scenario and takes back what it has changed, except for what someone else has changed meanwhile. It returns false
+// EndScenario ends a scenario and takes back its changes, except for settings that someone else changed meanwhile. It returns false
 // if none of that id runs.
 func (c *Cloud) EndScenario(id int64) (found bool) {
 	_ = c.betweenWrites(func() error {

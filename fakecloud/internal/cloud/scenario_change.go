@@ -44,7 +44,7 @@ const (
 	offerPrice       offerField = "price"
 )
 
-// value returns a value of a setting in the form in which it is kept and compared.
+// value returns the stored form of a setting's value.
 func value(v any) json.RawMessage {
 	out, err := json.Marshal(v)
 	if err != nil { // their fields are numbers and texts
@@ -78,7 +78,7 @@ func (c *Cloud) requireProject(id int64) error {
 	return nil
 }
 
-// change makes a change of a scenario. If it returns an error, nothing has changed.
+// change makes a change of a scenario. An error means that nothing changed.
 func (c *Cloud) change(s *Scenario, i int) error {
 	if err := c.rehearseChange(s, i); err != nil {
 		return err
@@ -305,7 +305,7 @@ func (c *Cloud) typeAt(id int64) int {
 	return slices.IndexFunc(c.catalogue.ServerTypes, func(t *ServerType) bool { return t.ID == id })
 }
 
-// field returns a pointer to a field of the offer in a location; nil if there is none.
+// field returns a pointer to a field of the offer in a location, or nil.
 func (t *ServerType) field(location string, f offerField) any {
 	i := slices.IndexFunc(t.Locations, func(in ServerTypeLocation) bool { return in.Location.Name == location })
 	price := slices.IndexFunc(t.Prices, func(p LocationPrice) bool { return p.Location == location })

@@ -95,7 +95,7 @@ func (q jobQueue) sorted() []job {
 	})
 }
 
-// void reports whether the job's project was emptied, or its scenario has ended, after the job was scheduled: it is not done any more.
+// void reports whether the job's project was emptied, or its scenario ended, after the job was scheduled: it is not done any more.
 func (j *job) void() bool {
 	if step, ok := j.timer.(scenarioStep); ok {
 		return step.of.ended

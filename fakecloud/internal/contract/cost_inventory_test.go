@@ -21,7 +21,7 @@ type inventory struct {
 	hub      map[string]string // the resource of a kind that all servers are related to; empty for an unrelated inventory
 }
 
-// kindsOf lists the kinds of an inventory in the order in which they can be made.
+// kindsOf lists the kinds of an inventory in an order that allows to make them.
 var kindsOf = []string{
 	"network", "ssh_key", "placement_group", "primary_ip", "certificate", "firewall", "load_balancer", "server", "volume", "floating_ip",
 	"zone",
@@ -120,7 +120,7 @@ const (
 
 // TestCostAmongOthers compares the cost of each operation, and of each filter of a list, in each way, on one resource with few and with
 // many others of each kind, first unrelated ones, then those that share a firewall, a load balancer and a zone. It has to be
-// about the same. costExceptions has the others, whose answer or change grows.
+// about the same. costExceptions has the others: their answer or change grows.
 func TestCostAmongOthers(t *testing.T) {
 	longtest.SkipRace(t)
 	document := contract.ForTest(t)

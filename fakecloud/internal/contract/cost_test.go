@@ -31,7 +31,7 @@ type cost struct {
 // negligible is a cost that no client notices in others. Growth below it is noise.
 var negligible = cost{cpu: 12 * time.Millisecond, allocs: 20_000, bytes: 8 << 20}
 
-// costOf runs f, which is one request, and waits for all that follows from it, without a garbage collection.
+// costOf runs f, a request, and waits for all that follows from it, without a garbage collection.
 func costOf(f func()) cost {
 	settle()
 	var before, after runtime.MemStats

@@ -18,7 +18,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// way is what a cloud has besides its client: each case of the tests of cost is measured in each way.
+// way is a cloud's company beside its client: each case of the tests of cost is measured in each way.
 type way struct {
 	name string
 	// disk is whether the cloud saves its changes.
@@ -107,13 +107,13 @@ func awaitRequests(ctx context.Context, w *world) {
 	}
 }
 
-// settle waits until what a request has caused is done. A stream of events writes at most every 20 ms, on the clock of the test.
+// settle waits until all effects of a request are done. A stream of events writes at most every 20 ms, on the clock of the test.
 func settle() {
 	time.Sleep(50 * time.Millisecond)
 	synctest.Wait()
 }
 
-// waitOf runs f, which is one request. It returns the CPU time of the process during the longest of another project's writes meanwhile: how
+// waitOf runs f, a request. It returns the CPU time of the process during the longest of another project's writes meanwhile: how
 // long that one waits, in work.
 func (w *world) waitOf(f func()) (c cost) {
 	ended := make(chan struct{})

@@ -21,7 +21,7 @@ type Fork struct {
 	Close        func()
 }
 
-// maxForks limits what a client that forgets to delete its forks costs. Forks of forks count, too.
+// maxForks limits the cost of a client that forgets to delete its forks. Forks of forks count, too.
 const maxForks = 100
 
 // forks are the forks of one cloud, by id.

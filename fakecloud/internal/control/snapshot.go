@@ -128,7 +128,7 @@ type steadyBody struct {
 // Read implements io.Reader.
 func (b *steadyBody) Read(p []byte) (int, error) {
 	if b.limit > 0 {
-		_ = b.connection.SetReadDeadline(time.Now().Add(b.limit)) // what is no connection has no deadline
+		_ = b.connection.SetReadDeadline(time.Now().Add(b.limit)) // a recorder has no deadline
 	}
 	return b.ReadCloser.Read(p)
 }

@@ -187,7 +187,7 @@ func (j *Log) Entries(_ context.Context, f journal.Filter) ([]journal.Entry, err
 	return out, nil
 }
 
-// shown returns an entry without secrets in what a client has chosen. It looks for them now, not in each request: a reader is rare.
+// shown returns an entry without secrets in the client's texts. It looks for them now, not in each request: a reader is rare.
 func (j *Log) shown(e *journal.Entry) journal.Entry {
 	shown := *e
 	if j.Redact == nil {

@@ -32,7 +32,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/scenario"
 )
 
-// MaxBytes is the size of the largest allowed file, and of what its parameters and aliases make of it.
+// MaxBytes is the size of the largest allowed file, before and after its parameters and aliases are replaced.
 const MaxBytes = 1 << 20
 
 // nodeBytes is how much a part of a file counts in addition to its text.
