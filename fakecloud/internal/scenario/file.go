@@ -155,7 +155,8 @@ func left(bytes int, n *yaml.Node, values map[string]string) int {
 }
 
 func (f *File) tooLarge() error {
-	return fmt.Errorf("%s: must have at most %d MiB with the values of its parameters and aliases; make them shorter", f.name, MaxBytes>>20)
+	return fmt.Errorf("%s: must have at most %d MiB with the values of its parameters and aliases; shorten them, and look for one that "+
+		"contains itself", f.name, MaxBytes>>20)
 }
 
 func (f *File) at(n *yaml.Node, format string, args ...any) error {
