@@ -274,7 +274,7 @@ func TestNothingIsGivenOutTwice(t *testing.T) {
 	t.Parallel()
 	start := time.Now().UTC()
 	open := func(data map[string][]byte) (*Cloud, *memoryDisk) {
-		d := &memoryDisk{data: data}
+		d := &memoryDisk{data: maps.Clone(data)}
 		c := New(Options{Clock: simclock.NewAt(start, 1000), Catalogue: serverCatalogue()})
 		t.Cleanup(c.Close)
 		onDisk(t, c, d)
