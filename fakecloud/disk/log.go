@@ -152,11 +152,12 @@ func ends(data []byte, at int) bool {
 		}
 	}
 	_, _, length, _ := recordAt(data[at:])
-	for from, to := at, 0; from < at+length; from = to {
-		to = min((from/sectorSize+1)*sectorSize, at+length)
+	for from := at; from < at+length; {
+		to := min((from/sectorSize+1)*sectorSize, at+length)
 		if to > len(data) || len(used(data[from:to])) == 0 {
 			return true
 		}
+		from = to
 	}
 	return false
 }

@@ -197,8 +197,8 @@ func dedupe(ids []int64) []int64 {
 
 type fieldErrors []FieldError
 
-func (f *fieldErrors) add(name, format string, args ...any) {
-	*f = append(*f, FieldError{Name: name, Messages: []string{fmt.Sprintf(format, args...)}})
+func (f *fieldErrors) add(name, message string) {
+	*f = append(*f, FieldError{Name: name, Messages: []string{message}})
 }
 
 var (

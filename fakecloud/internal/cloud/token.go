@@ -43,9 +43,9 @@ func (t *tokenTable) Store(text string, valid *validToken) {
 	if t.starts == nil {
 		t.starts = map[string][]string{}
 	}
-	same := append(t.starts[text[:MinSecretToken]], text)
-	slices.SortFunc(same, func(a, b string) int { return len(b) - len(a) })
-	t.starts[text[:MinSecretToken]] = same
+	start := text[:MinSecretToken]
+	t.starts[start] = append(t.starts[start], text)
+	slices.SortFunc(t.starts[start], func(a, b string) int { return len(b) - len(a) })
 }
 
 // Delete removes a token.

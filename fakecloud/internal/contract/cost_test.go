@@ -120,14 +120,15 @@ func (d *doubling) check(name string, n int, send func(n int) func() int) {
 	judge(d.T, name, status, grew)
 }
 
-// judge fails a test if a case grew more than it may, unless that is known; and if it did not, but is known to.
+// judge fails a test if a case grew more than it may, unless that is known. It says if a known case did not grow: some are close to the
+// limit, so that only a case that never grows leaves the list.
 func judge(t *testing.T, name string, status int, grew string) {
 	t.Helper()
 	switch known := matching(knownCosts, name); {
 	case known != "" && grew != "":
 		t.Logf("known, %s: %s (answer %d): %s", knownCosts[known], name, status, grew)
 	case known != "":
-		t.Errorf("%s does not grow any more: remove %q from knownCosts", name, known)
+		t.Logf("%s did not grow this time; if it never does, remove %q from knownCosts", name, known)
 	case grew != "" && !excusedCost(name):
 		t.Errorf("%s (answer %d): %s", name, status, grew)
 	}
