@@ -1,6 +1,8 @@
 package disk_test
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/disk"
 )
 
 // TestAFullDisk fills a small disk and makes room again. A write is saved and acknowledged, or refused and not applied.
@@ -69,6 +73,37 @@ func TestAFullDisk(t *testing.T) {
 		t.Errorf("server %s was refused, and exists: %v", refused, err)
 	}
 	t.Logf("%d servers were acknowledged before the disk was full", len(names))
+}
+
+// TestWhatDidNotFitIsNoDamage writes a small record in the place of a large one that did not fit, and ends before another one comes.
+func TestWhatDidNotFitIsNoDamage(t *testing.T) {
+	t.Parallel()
+	dir, copied := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skipf("a small disk cannot be mounted (%v): run the test as root", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	d, err := disk.Open(dir, disk.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	write := func(size int) error {
+		return d.Write(false, func(put func(key, value []byte) error, _ func([]byte) error) error {
+			return put([]byte("key"), bytes.Repeat([]byte{'v'}, size))
+		})
+	}
+	if err := write(8 << 20); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("got %v, want no room", err)
+	}
+	again, err := write(5), os.CopyFS(copied, os.DirFS(dir))
+	reopened, err2 := disk.Open(copied, disk.Options{})
+	if err := errors.Join(again, err, err2); err != nil {
+		t.Fatal(err)
+	}
+	if err := reopened.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestAReadOnlyDirectory(t *testing.T) {

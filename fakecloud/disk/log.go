@@ -52,16 +52,20 @@ func newLog(path string, sync bool) (*changeLog, error) {
 	return &changeLog{file: file}, nil
 }
 
-// append appends a record. After an error, the next record replaces it.
+// append appends a record. After an error, the next record replaces it, and may be shorter: what is left after that must not be taken for
+// damage.
 func (l *changeLog) append(record []byte, sync bool) error {
 	_, err := l.file.WriteAt(record, l.end)
 	if err == nil && sync {
 		err = l.file.Sync()
 	}
-	if err == nil {
-		l.end += int64(len(record))
+	if err != nil {
+		clear(record)
+		_, _ = l.file.WriteAt(record, l.end)
+		return err
 	}
-	return err
+	l.end += int64(len(record))
+	return nil
 }
 
 // recorder makes a record.
