@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -61,8 +62,12 @@ func TestTheCostOfAServerDoesNotGrowWithTheCloud(t *testing.T) {
 	longtest.SkipRace(t)
 	const calls = 50
 	cost := func(balancers, servers int, label string) int {
-		_, create := selectingCloud(t, balancers, servers, label)
-		return bytesOf(calls, func(i int) { create(servers + i) })
+		least := math.MaxInt
+		for range 3 { // the rest of the process allocates, too
+			_, create := selectingCloud(t, balancers, servers, label)
+			least = min(least, bytesOf(calls, func(i int) { create(servers + i) }))
+		}
+		return least
 	}
 	few, many := cost(10, 50, "a"), cost(10, 1000, "a")
 	if many > 2*few {
