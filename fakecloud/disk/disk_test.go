@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -85,13 +86,13 @@ func TestACloudGoesOnFromItsDirectory(t *testing.T) {
 // countingDisk counts the bytes of the values that are put.
 type countingDisk struct {
 	fakecloud.Disk
-	bytes int
+	bytes atomic.Int64 // the cloud also saves by itself
 }
 
 func (d *countingDisk) Write(durable bool, change func(put func(_, _ []byte) error, deleteAll func([]byte) error) error) error {
 	return d.Disk.Write(durable, func(put func(_, _ []byte) error, deleteAll func([]byte) error) error {
 		return change(func(key, value []byte) error {
-			d.bytes += len(value)
+			d.bytes.Add(int64(len(value)))
 			return put(key, value)
 		}, deleteAll)
 	})
@@ -111,16 +112,16 @@ func TestFaultRulesAreSavedAsTheyChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	post := func(path, body string) (saved int) {
+	post := func(path, body string) (saved int64) {
 		t.Helper()
-		before := d.bytes
+		before := d.bytes.Load()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1"+path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		if c.ControlHandler().ServeHTTP(w, r); w.Code >= 300 {
 			t.Fatalf("POST %s: %d %s", path, w.Code, w.Body)
 		}
-		return d.bytes - before
+		return d.bytes.Load() - before
 	}
 	const rule = `{"name": "%s", "operation": "%s", "first": 1, "effect": {"kind": "api_error", "code": "server_error"}}`
 	first := post("/faults", fmt.Sprintf(rule, "once", "list_servers"))
