@@ -67,11 +67,18 @@ func (a *API) Subscribe() (*cloud.Subscription, map[int64]*cloud.State) {
 
 // Event returns an event of [API.Subscribe] as JSON, in the form of the API's date. All subscribers share it: it is encoded once. It must
 // not be changed.
+//
+// In an update, the resource of a load balancer lacks the servers that its label selectors select, and that of a firewall lacks all servers.
+// The member servers has those that changed as targets, with all targets that they are now: {"id": 42, "targets": [{"selector": "a=b",
+// "target": {…}}]}. A target of its own has no selector. So an event costs the same for any number of targets.
 func (a *API) Event(e *cloud.Event) []byte { return e.Encoded(a.encodeEvent) }
 
 func (a *API) encodeEvent(e *cloud.Event) []byte {
 	line := EventJSON{Type: string(e.Type), Seq: e.Seq, Time: e.Time, Project: e.Project, Kind: e.Kind, ID: e.ID}
 	return line.with(func(b []byte) []byte {
+		if hasServers(e) {
+			return a.appendServers(a.appendOwner(b, e, false), e)
+		}
 		if shown, ok := a.shown[e.Kind]; ok {
 			b = shown.Append(b, e.State, e.ID, e.Time) // nothing for a deletion
 		}
@@ -79,8 +86,63 @@ func (a *API) encodeEvent(e *cloud.Event) []byte {
 	})
 }
 
-// EventResource returns the JSON of an event's resource after the event, or nil if it was deleted. Event includes the same JSON.
+// hasServers reports whether an event has the member servers.
+func hasServers(e *cloud.Event) bool {
+	return e.Type == cloud.EventUpdated && (e.Kind == cloud.KindLoadBalancer || e.Kind == cloud.KindFirewall)
+}
+
+// appendOwner appends the load balancer or firewall of an event, whole or without servers.
+func (a *API) appendOwner(b []byte, e *cloud.Event, whole bool) []byte {
+	switch now := e.New.(type) {
+	case *cloud.LoadBalancer:
+		if !whole {
+			now = now.WithoutServers()
+		}
+		return version[*cloud.LoadBalancer]{loadBalancers, a, a.date, e.State, now, e.Time}.appendJSON(b)
+	case *cloud.Firewall:
+		if !whole {
+			now = now.WithoutServers()
+		}
+		return version[*cloud.Firewall]{firewalls, a, a.date, e.State, now, e.Time}.appendJSON(b)
+	}
+	return b
+}
+
+// eventServerJSON is a server that changed as a target.
+type eventServerJSON struct {
+	ID      int64             `json:"id"`
+	Targets []eventTargetJSON `json:"targets"`
+}
+
+type eventTargetJSON struct {
+	Selector string `json:"selector,omitzero"`
+	Target   any    `json:"target"`
+}
+
+// appendServers appends the member servers, which follows the resource.
+func (a *API) appendServers(b []byte, e *cloud.Event) []byte {
+	all := each(e.Servers, func(id int64) eventServerJSON {
+		s := eventServerJSON{id, []eventTargetJSON{}}
+		switch now := e.New.(type) {
+		case *cloud.LoadBalancer:
+			for selector, t := range now.SelectedAs(id) {
+				s.Targets = append(s.Targets, eventTargetJSON{selector, encodeServerTarget(a.date, *t)})
+			}
+		case *cloud.Firewall:
+			for _, t := range now.TargetsOf(id) {
+				s.Targets = append(s.Targets, eventTargetJSON{t.Selector, firewallServer(id)})
+			}
+		}
+		return s
+	})
+	return append(append(b, `,"servers":`...), marshal(all)...)
+}
+
+// EventResource returns the JSON of an event's whole resource after the event, or nil if it was deleted.
 func (a *API) EventResource(e *cloud.Event) json.RawMessage {
+	if hasServers(e) {
+		return collect(func(b []byte) []byte { return a.appendOwner(b, e, true) })
+	}
 	_, resource, ok := bytes.Cut(a.Event(e), resourceMember)
 	if !ok {
 		return nil

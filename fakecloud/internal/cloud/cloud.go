@@ -323,7 +323,7 @@ func (c *Cloud) record(tx *Tx, continues bool) {
 	tx.changed = tx.changed || len(tx.log.Changes) > 0
 	c.events.add(tx, continues)
 	c.saver.saveCommitted(tx)
-	tx.rrsets = tx.rrsets[:0]
+	tx.rrsets, tx.targets = tx.rrsets[:0], tx.targets[:0]
 	tx.log.Clear()
 }
 

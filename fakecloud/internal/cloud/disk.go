@@ -54,8 +54,11 @@ const (
 )
 
 func sectionOf(kind string) byte {
-	if place(store.Kind(kind)) >= 0 {
+	switch {
+	case place(store.Kind(kind)) >= 0:
 		kind = sectionResources
+	case kind == lineTarget:
+		kind = lineRRSet // the numbers of the sections stay
 	}
 	if i := slices.Index(sections[:], kind); i >= 0 {
 		return byte(i)

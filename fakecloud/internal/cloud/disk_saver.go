@@ -179,10 +179,23 @@ func (s *diskSaver) saveCommitted(tx *Tx) {
 			s.put(entry{key, c.New})
 		case c.Old != nil:
 			s.remove(key)
-			if c.Kind == KindZone {
-				sets := entryKey{kind: lineRRSet, project: id, id: c.ID}
-				s.removeAll(sets.bytes())
+			parts := entryKey{project: id, id: c.ID}
+			switch c.Kind {
+			case KindZone:
+				parts.kind = lineRRSet
+			case KindLoadBalancer:
+				parts.kind = lineTarget
+			default:
+				continue
 			}
+			s.removeAll(parts.bytes())
+		}
+	}
+	for _, t := range tx.targets {
+		if e, ok := t.entry(id, tx.State); ok {
+			s.put(e)
+		} else {
+			s.remove(e.entryKey)
 		}
 	}
 }

@@ -92,6 +92,7 @@ func onDisk(t testing.TB, c *Cloud, d Disk) {
 // sameOnDisk fails if the cloud that continues from the disk does not have what this one has.
 func sameOnDisk(t *testing.T, c *Cloud, d Disk) {
 	t.Helper()
+	c.settle() // a step of a scenario that is due makes a project
 	check(t, c.syncOthers())
 	f, _ := serverCloud(t, Options{Seed: 1})
 	s, err := f.cloud.ReadDisk(d)
@@ -176,14 +177,21 @@ func TestTheDiskHasTheWholeCloud(t *testing.T) {
 			p, clk := serverCloud(t, Options{Seed: 1})
 			d := &memoryDisk{}
 			onDisk(t, p.cloud, d)
+			var sub *Subscription
 			if seed%2 == 0 { // the jobs of a batch are saved one by one then
-				sub, _ := p.cloud.Subscribe()
+				sub, _ = p.cloud.Subscribe()
 				defer sub.Close()
 			}
 			testNetwork(t, p, "one", "10.0.0.0/24")
 			m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(seed, 1))}
 			for range 10 {
 				run(m, m.rnd.Uint64(), 20, nil)
+				targets := slices.Concat(m.operations(), (&firewallModel{m, 10}).operations(), []func(){m.reportHealth, m.reportHealth})
+				for range 100 {
+					targets[m.rnd.IntN(len(targets))]()
+				}
+				sameOnDisk(t, p.cloud, d)
+				namesServers(t, sub)
 				others := m.cloudOperations()
 				for range 10 {
 					others[m.rnd.IntN(len(others))]()
@@ -191,9 +199,70 @@ func TestTheDiskHasTheWholeCloud(t *testing.T) {
 					clk.Step(time.Second / 2)
 				}
 				sameOnDisk(t, p.cloud, d)
+				namesServers(t, sub)
 			}
 		})
 	}
+}
+
+// reportHealth reports the targets of a load balancer as a data plane does.
+func (m *model) reportHealth() {
+	lb, ok := m.View().LoadBalancers.Get(m.lb())
+	if !ok {
+		return
+	}
+	for t := range lb.Backends() {
+		for _, h := range t.Health {
+			m.project().ReportTargetHealth(lb.ID, []HealthReport{{
+				Server: t.Server, Addr: t.IP, ListenPort: h.ListenPort, Status: []string{HealthHealthy, HealthUnhealthy}[m.rnd.IntN(2)],
+			}})
+		}
+	}
+}
+
+// namesServers fails if an event of a load balancer or firewall does not name a server whose targets changed.
+func namesServers(t *testing.T, sub *Subscription) {
+	t.Helper()
+	if sub == nil {
+		return
+	}
+	events, err := sub.NextAll(t.Context())
+	check(t, err)
+	for _, e := range events {
+		for server := range e.State.Servers.All() {
+			id := server.ID
+			var was, is string
+			switch now := e.New.(type) {
+			case *LoadBalancer:
+				before, _ := e.Old.(*LoadBalancer)
+				was, is = selectedText(before, id), selectedText(now, id)
+			case *Firewall:
+				before, _ := e.Old.(*Firewall)
+				was, is = firewallText(before, id), firewallText(now, id)
+			}
+			if was != is && e.Type == EventUpdated && !slices.Contains(e.Servers, id) {
+				t.Errorf("the event of the %s %d names %v; server %d was %q and is %q", e.Kind, e.ID, e.Servers, id, was, is)
+			}
+		}
+	}
+}
+
+func selectedText(lb *LoadBalancer, server int64) (text string) {
+	if lb != nil {
+		for selector, t := range lb.SelectedAs(server) {
+			text += fmt.Sprintln(selector, t.IP, t.Health)
+		}
+	}
+	return text
+}
+
+func firewallText(f *Firewall, server int64) (text string) {
+	if f != nil {
+		for _, t := range f.TargetsOf(server) {
+			text += fmt.Sprintln(t.Server, t.Selector, t.selects(server))
+		}
+	}
+	return text
 }
 
 // TestASnapshotReplacesWhatIsOnTheDisk shows that nothing of before is left.

@@ -32,6 +32,8 @@ type Event struct {
 	// Old and New are the resource before and after the change, such as a *Server for KindServer. Old is nil
 	// if it was created, New is nil if it was deleted. They must not be changed.
 	Old, New any
+	// Servers are those that became targets of a load balancer's label selectors or of a firewall, changed as such or ceased to be some.
+	Servers []int64
 	// State is the whole project after all events of the batch: see [Subscription.NextBatch]. It is the state right after the event
 	// only while the event is encoded for [Cloud.SubscribeEncoded]. It needs little memory: states share what has not changed.
 	State *State
@@ -86,6 +88,10 @@ func (h *eventHub) add(tx *Tx, continues bool) {
 	if n := len(tx.log.Changes); cap(h.next)-len(h.next) < n {
 		h.next = slices.Grow(h.next, max(n, len(h.next)))
 	}
+	servers := map[int64][]int64{}
+	for _, t := range tx.targets {
+		servers[t.owner] = append(servers[t.owner], t.server)
+	}
 	texts := make([]eventText, len(tx.log.Changes))
 	for i, c := range tx.log.Changes {
 		if unseen(&c) {
@@ -94,7 +100,7 @@ func (h *eventHub) add(tx *Tx, continues bool) {
 		h.seq++
 		h.next = append(h.next, Event{
 			Seq: h.seq, Time: tx.now, Project: tx.project.id, Kind: c.Kind, ID: c.ID, Old: c.Old, New: c.New, State: tx.State,
-			Type: EventUpdated, text: &texts[i],
+			Type: EventUpdated, Servers: slices.Compact(slices.Sorted(slices.Values(servers[c.ID]))), text: &texts[i],
 		})
 		e := &h.next[len(h.next)-1]
 		switch {

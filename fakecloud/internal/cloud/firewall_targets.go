@@ -153,6 +153,7 @@ func (tx *Tx) refreshFirewallsOf(server int64, changed ...int64) {
 		if !ok {
 			continue
 		}
+		tx.noteTargets(f.Ref(), server)
 		if t, ok := f.targets.Get(FirewallTarget{Server: server}); ok {
 			now = append(now, ServerFirewall{id, f.setting || t.pending, f.filters(s)})
 		}
@@ -224,6 +225,7 @@ func (tx *Tx) refreshSelectors(f *Firewall, s *Server, selectable bool) (shown S
 		}
 	}
 	if changed != f {
+		tx.noteTargets(f.Ref(), s.ID)
 		tx.Firewalls.Put(changed)
 	}
 	return ServerFirewall{f.ID, f.setting || pending, changed.filters(s)}, selected
@@ -236,6 +238,7 @@ func (tx *Tx) leaveFirewalls(server int64) {
 		return
 	}
 	for _, shown := range s.Firewalls {
+		tx.noteTargets(Ref{KindFirewall, shown.ID}, server)
 		tx.Firewalls.Update(shown.ID, func(f *Firewall) {
 			f.targets.Delete(FirewallTarget{Server: server})
 			for _, t := range slices.Collect(f.selectors()) {

@@ -258,6 +258,7 @@ func (tx *Tx) storeLoadBalancer(lb *LoadBalancer) {
 	}
 	tx.relinkSelectors(lb.ID, selectors, lb.selectorTerms())
 	tx.relinkServers(lb, targets)
+	tx.noteSelected(lb, targets)
 	tx.relinkCertificates(lb.Ref(), certificates, lb.certificates())
 }
 

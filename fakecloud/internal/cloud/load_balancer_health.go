@@ -74,6 +74,7 @@ func (p Project) ReportTargetHealth(lb int64, reports []HealthReport) {
 				return h
 			}); ok {
 				now = changed
+				tx.noteTargets(old.Ref(), r.Server)
 			}
 		}
 		if now != old {
@@ -261,6 +262,7 @@ func (e serverHealth) due(tx *Tx) {
 		if old, ok := tx.LoadBalancers.Get(id); ok {
 			if lb, ok := old.withServerHealth(e.Server, &shared, tx.healthNow(old)); ok {
 				tx.LoadBalancers.Put(lb)
+				tx.noteTargets(lb.Ref(), e.Server)
 			}
 		}
 	}
@@ -286,6 +288,7 @@ func (e allHealth) due(tx *Tx) {
 	if old, ok := tx.LoadBalancers.Get(e.LoadBalancer); ok {
 		if lb, ok := old.withHealth(tx.healthNow(old)); ok {
 			tx.LoadBalancers.Put(lb)
+			tx.noteSelected(lb, old.Targets)
 		}
 	}
 }

@@ -66,14 +66,20 @@ func newSelectedTree() *btree.BTreeG[selectedServer] {
 	return store.NewTree(func(a, b selectedServer) bool { return a.id < b.id })
 }
 
-// with returns the set with a target added. It replaces the target of the same server.
-func (s Selected) with(t *LoadBalancerTarget) Selected {
+// add adds a target to a set that nobody else has.
+func (s *Selected) add(t *LoadBalancerTarget) {
 	if s.tree == nil {
 		s.tree = newSelectedTree()
-	} else {
-		s.tree = store.CopyTree(s.tree)
 	}
 	s.tree.Set(selectedServer{t.Server, t})
+}
+
+// with returns the set with a target added. It replaces the target of the same server.
+func (s Selected) with(t *LoadBalancerTarget) Selected {
+	if s.tree != nil {
+		s.tree = store.CopyTree(s.tree)
+	}
+	s.add(t)
 	return s
 }
 

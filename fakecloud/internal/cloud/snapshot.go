@@ -37,6 +37,7 @@ const (
 	lineProject  = "project"
 	lineToken    = "token"
 	lineRRSet    = "zone_rrset"
+	lineTarget   = "target_server"
 	lineTimer    = "timer"
 	lineScenario = "scenario"
 	lineBalancer = "load_balancer_usage"
@@ -332,6 +333,11 @@ func (st *State) entries(project int64, yield func(entry)) {
 	for z := range st.Zones.All() {
 		for _, set := range z.RRSets() {
 			yield(rrsetEntry(project, z.ID, set))
+		}
+	}
+	for t := range st.targetServers {
+		if e, ok := t.entry(project, st); ok {
+			yield(e)
 		}
 	}
 }

@@ -129,6 +129,8 @@ func (l *loader) entry(line SnapshotLine) error {
 		return l.inProject(decoder(l.token), line)
 	case lineRRSet:
 		return l.inProject(decoder(l.rrset), line)
+	case lineTarget:
+		return l.inProject(decoder(l.targetServer), line)
 	case lineTimer:
 		return l.inProject(decoder(l.timer), line)
 	case lineScenario:

@@ -2,7 +2,6 @@ package cloud
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -137,10 +136,15 @@ func saveFirewall(f *Firewall) savedFirewall {
 	if f.setting {
 		saved.InForce = f.inForce
 	}
-	for _, t := range f.AppliedTo() {
-		saved.Targets = append(saved.Targets, savedFirewallTarget{t, t.order, t.pending, t.filters, t.Servers(), t.coming.Items()})
+	for t := range f.selectors() {
+		saved.Targets = append(saved.Targets, saveFirewallTarget(t))
 	}
 	return saved
+}
+
+// saveFirewallTarget saves a target without the servers that a selector selects: see savedTargetServer.
+func saveFirewallTarget(t FirewallTarget) savedFirewallTarget {
+	return savedFirewallTarget{FirewallTarget: t, Order: t.order, Pending: t.pending, Filters: t.filters}
 }
 
 func saveAction(a *Action) savedAction {
@@ -149,11 +153,6 @@ func saveAction(a *Action) savedAction {
 		saved.Does, saved.Locks, saved.Guest, saved.After, saved.Outcome = saveWork(p.Does), p.Locks, p.Guest, p.After, p.Outcome
 	}
 	return saved
-}
-
-// MarshalJSON encodes the set as a list of targets.
-func (s Selected) MarshalJSON() ([]byte, error) {
-	return json.Marshal(slices.AppendSeq([]*LoadBalancerTarget{}, s.All()))
 }
 
 // part finds a part of the catalogue.
@@ -259,11 +258,9 @@ func loadLoadBalancer(l *loader, saved *savedLoadBalancer) (*LoadBalancer, error
 			t.selector = &selector
 		}
 	}
-	if l.cloud.healthRule == HealthReported { // a data plane has yet to probe the targets
-		for t := range lb.Backends() {
-			for i, h := range t.Health {
-				t.Health[i] = TargetHealth{ListenPort: h.ListenPort, Status: HealthUnknown, Since: h.Since}
-			}
+	for t := range lb.Backends() {
+		if err := l.health(lb, t); err != nil {
+			return nil, err
 		}
 	}
 	l.tx.relinkSelectors(lb.ID, nil, lb.selectorTerms())
@@ -283,31 +280,24 @@ func (lb *LoadBalancer) checkSaved() error {
 			return fmt.Errorf("services.%d.health_check.interval: must be more than 0", i)
 		}
 	}
-	for t := range lb.Backends() {
-		if t == nil || !slices.EqualFunc(t.Health, lb.Services,
-			func(h TargetHealth, s LoadBalancerService) bool { return h.ListenPort == s.ListenPort }) {
-			return errors.New("targets: must have a health for each service, in the order of the services")
-		}
-	}
 	return nil
 }
 
-// UnmarshalJSON is the opposite of MarshalJSON.
+// IsZero leaves the servers out of the line of a load balancer: see savedTargetServer.
+func (s Selected) IsZero() bool { return true }
+
+// UnmarshalJSON reads the servers of an earlier version, in whose snapshots the load balancer's line had them.
 func (s *Selected) UnmarshalJSON(data []byte) error {
 	var all []*LoadBalancerTarget
 	if err := strictjson.Decode(data, &all); err != nil {
 		return err
 	}
 	*s = Selected{}
-	tree := newSelectedTree()
 	for _, t := range all {
 		if t == nil {
 			return errors.New("targets: must not be null")
 		}
-		tree.Set(selectedServer{t.Server, t})
-	}
-	if len(all) > 0 {
-		s.tree = tree
+		s.add(t)
 	}
 	return nil
 }
@@ -321,30 +311,37 @@ func loadFirewall(l *loader, saved *savedFirewall) (*Firewall, error) {
 	if f.setting {
 		f.inForce = saved.InForce
 	}
-	for i, s := range saved.Targets {
-		t := s.FirewallTarget
-		t.order, t.pending, t.filters, t.selected, t.coming = s.Order, s.Pending, s.Filters, idSet(s.Selected), idSet(s.Coming)
-		if (t.Server == 0) != (t.Selector != "") {
-			return nil, fmt.Errorf("targets.%d: must have either a server or a selector", i)
+	return f, l.firewallTargets(f, saved.Targets)
+}
+
+// firewallTargets adds targets of a firewall, and servers to those that it has.
+func (l *loader) firewallTargets(f *Firewall, saved []savedFirewallTarget) error {
+	for i, s := range saved {
+		t, known := f.targets.Get(s.FirewallTarget)
+		if !known {
+			t = s.FirewallTarget
+			t.order, t.pending, t.filters = s.Order, s.Pending, s.Filters
 		}
-		if t.Server == 0 {
+		switch {
+		case (t.Server == 0) != (t.Selector != ""):
+			return fmt.Errorf("targets.%d: must have either a server or a selector", i)
+		case t.Server == 0 && !known:
 			selector, err := store.ParseSelector(t.Selector)
 			if err != nil {
-				return nil, fmt.Errorf("targets.%d.selector: %w", i, err)
+				return fmt.Errorf("targets.%d.selector: %w", i, err)
 			}
 			t.selector = &selector
 			l.tx.indexTarget(f.ID, t, true)
 		}
+		for _, id := range s.Selected {
+			t.selected = t.selected.With(id, true)
+		}
+		for _, id := range s.Coming {
+			t.coming = t.coming.With(id, true)
+		}
 		f.targets.Set(t)
 	}
-	return f, nil
-}
-
-func idSet(ids []int64) (set *store.IDSet) {
-	for _, id := range ids {
-		set = set.With(id, true)
-	}
-	return set
+	return nil
 }
 
 func loadZone(l *loader, saved *savedZone) (*Zone, error) {

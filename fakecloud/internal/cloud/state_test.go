@@ -58,19 +58,23 @@ func TestLocksAndResetsReachEveryKind(t *testing.T) {
 	defer sub.Close()
 	must(t, p, func(tx *Tx) { tx.Start(ActionSpec{Command: "x", Resources: refs, Locks: refs}) })
 	p.cloud.Reset()
-	want := map[Event]int{}
-	for _, r := range append(refs, Ref{Kind: KindAction}) {
-		want[Event{Type: EventUpdated, Kind: r.Kind}]++
-		want[Event{Type: EventDeleted, Kind: r.Kind}]++
+	type change struct {
+		Type EventType
+		Kind store.Kind
 	}
-	want[Event{Type: EventCreated, Kind: KindAction}]++
-	delete(want, Event{Type: EventUpdated, Kind: KindAction})
+	want := map[change]int{}
+	for _, r := range append(refs, Ref{Kind: KindAction}) {
+		want[change{EventUpdated, r.Kind}]++
+		want[change{EventDeleted, r.Kind}]++
+	}
+	want[change{EventCreated, KindAction}]++
+	delete(want, change{EventUpdated, KindAction})
 	for range len(want) {
 		e, err := sub.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := Event{Type: e.Type, Kind: e.Kind}
+		key := change{e.Type, e.Kind}
 		if want[key]--; want[key] < 0 {
 			t.Errorf("unexpected: %s %s", e.Kind, e.Type)
 		}

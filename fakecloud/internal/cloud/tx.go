@@ -24,7 +24,8 @@ type Tx struct {
 	jobs     []job
 	tasks    []*task // for hypervisors
 	finished []finishedAction
-	rrsets   []rrsetChange // if the cloud has a disk
+	rrsets   []rrsetChange  // if the cloud has a disk
+	targets  []targetServer // if the cloud has a disk or subscribers
 	// rollback runs undo to revert changes of data that projects share.
 	undo []func()
 }
@@ -90,5 +91,6 @@ func (tx *Tx) adopt(inner *Tx) {
 	tx.tasks = append(tx.tasks, inner.tasks...)
 	tx.finished = append(tx.finished, inner.finished...)
 	tx.rrsets = append(tx.rrsets, inner.rrsets...)
+	tx.targets = append(tx.targets, inner.targets...)
 	tx.undo = append(tx.undo, inner.undo...)
 }

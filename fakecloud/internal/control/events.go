@@ -69,16 +69,13 @@ const writeTimeout = 30 * time.Second
 // of the writes.
 const maxWrite = 256 << 10
 
-// maxEvents is how many events a stream looks at together.
-const maxEvents = 1000
-
 // writeInterval is the least time between two writes of a stream, in the machine's time. A change after a quiet time is written at
 // once.
 const writeInterval = 20 * time.Millisecond
 
 // events streams changes until the client leaves or the cloud is closed. A line is the JSON of an [api.EventJSON] with the resource
 // right after the change. Before the changes, the stream has the type existing for each resource of a snapshot, and then one synced.
-// After synced, the stream has every change, except for load balancers: of the updates of one that are sent together, it has the last.
+// After synced, the stream has every change. An update of a load balancer or firewall has the form of [api.API.Event].
 func events(c *Controller, w http.ResponseWriter, r *http.Request) {
 	sel, err := parseSelection(c.kinds(), r.URL.Query(), "snapshot")
 	for _, id := range sel.projects { // a stream of nothing would not tell the client that the id is wrong
@@ -103,7 +100,6 @@ func events(c *Controller, w http.ResponseWriter, r *http.Request) {
 	synced := api.EventJSON{Type: "synced", Time: c.Cloud.Now()}
 	s.add(synced.Type, 0, synced.WithResource(nil))
 	s.flush()
-	var next []*cloud.Event
 	for s.err == nil {
 		batch, more, err := sub.NextBatch(r.Context())
 		if err != nil {
@@ -111,14 +107,10 @@ func events(c *Controller, w http.ResponseWriter, r *http.Request) {
 		}
 		for i := range batch {
 			if e := &batch[i]; sel.project(e.Project) && sel.kind(e.Kind) {
-				next = append(next, e)
+				s.add(string(e.Type), e.Seq, c.API.Event(e))
 			}
 		}
-		if more && len(next) < maxEvents {
-			continue
-		}
-		s.addAll(c, next)
-		if next = nil; more {
+		if more {
 			continue
 		}
 		s.flush()
@@ -166,22 +158,6 @@ func (s *stream) add(eventType string, seq uint64, line []byte) {
 	s.lines = append(s.lines, '\n')
 	if len(s.lines) >= maxWrite {
 		s.write()
-	}
-}
-
-// addAll adds events, but of the updates of each load balancer only the last: it has all servers that label selectors select, and when many
-// are created, each update would be as long as all of them.
-func (s *stream) addAll(c *Controller, all []*cloud.Event) {
-	last := map[int64]uint64{} // by load balancer
-	for _, e := range all {
-		if e.Kind == cloud.KindLoadBalancer {
-			last[e.ID] = e.Seq
-		}
-	}
-	for _, e := range all {
-		if e.Type != cloud.EventUpdated || e.Kind != cloud.KindLoadBalancer || e.Seq == last[e.ID] {
-			s.add(string(e.Type), e.Seq, c.API.Event(e))
-		}
 	}
 }
 
