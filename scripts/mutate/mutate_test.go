@@ -213,7 +213,8 @@ func TestTheTestsOfOtherPackagesJudge(t *testing.T) {
 		"p/internal/q/q_test.go": "package q\n\nimport \"testing\"\n\nfunc TestNothing(t *testing.T) { t.Fatal() }\n",
 		"other/other_test.go": "package other\n\nimport (\n\t\"testing\"\n\n\t\"example.org/p/p\"\n)\n\nfunc TestOther(t *testing.T) {\n" +
 			"\tif !p.IsNegative(-5) || p.IsNegative(0) {\n\t\tt.Fatal()\n\t}\n}\n",
-		"list": "= zero is negative\nIsNegative\n- n < 0\n+ n <= 0\n! p.TestNothing\n\n= two tests\nIsNegative\n- n < 0\n+ n > 0\n! TestNothing\n",
+		"list": "= zero is negative\nIsNegative\n- n < 0\n+ n <= 0\n! p.TestNothing\n\n" +
+			"= two tests\nIsNegative\n- n < 0\n+ n > 0\n! TestNothing\n",
 	})
 	for judges, want := range map[string]float64{"p": 0, "other": 100, "p,other": 100} {
 		m := &mutation{folder: "p", judges: judges, tmp: t.TempDir()}

@@ -24,7 +24,7 @@ import (
 //	+ Go in its place, where OLD stands for the part; none: it is left out
 //	! TestThatMustFail, or package.TestThatMustFail
 //
-// Line breaks and comments between words do not matter, nor does the file of the function. More changes may follow the first one. A judge may
+// Line breaks and comments between words do not matter, nor does the file of the function. More changes may follow the first. A judge may
 // also be a regression of the simulation (TestRegressions/its name), or a rule that its seeds must break; one of several rules suffices.
 type namedMutant struct {
 	name    string
