@@ -34,6 +34,7 @@ else
 fi
 source=https://github.com/ccm-from-scratch/ccm-from-scratch
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || :)}"
 
 build() {
 	name=$1

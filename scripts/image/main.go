@@ -2,7 +2,7 @@
 // `docker load`, `podman load` or `kind load image-archive`. It needs neither a container engine nor
 // a registry. It builds for any architecture that Go knows. With GOFLAGS=-trimpath, the same source gives
 // the same file, whatever its folder is. For several architectures the file is an archive of an OCI image
-// layout with one index. `skopeo copy --all` puts it into a registry.
+// layout with one index. `skopeo copy --all` puts it into a registry. Its time is that of SOURCE_DATE_EPOCH.
 //
 //	go run ./scripts/image -package ./fakecloud/cmd/fakecloud -tag fakecloud:dev -o fakecloud.tar
 package main
@@ -213,13 +213,8 @@ func (j *job) bill(ctx context.Context, binary, file string) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// created returns the time of the source: that of SOURCE_DATE_EPOCH or of the last commit.
+// created returns the time of the source.
 func created() time.Time {
-	text := os.Getenv("SOURCE_DATE_EPOCH")
-	if text == "" {
-		out, _ := exec.CommandContext(context.Background(), "git", "log", "-1", "--format=%ct").Output()
-		text = strings.TrimSpace(string(out))
-	}
-	seconds, _ := strconv.ParseInt(text, 10, 64) // 0 without a commit
+	seconds, _ := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64) // 0 without
 	return time.Unix(seconds, 0).UTC()
 }

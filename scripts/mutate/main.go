@@ -2,12 +2,9 @@
 // runs the tests for each, and reports the mutants that survive. The packages in its folder internal belong to it, except
 // helpers of tests.
 //
-//	go run ./scripts/mutate -package ccm             all mutants, hours
-//	go run ./scripts/mutate -package ccm -sample 200  so many, drawn with -seed
-//	go run ./scripts/mutate -package ccm -piece 2/20  a twentieth of them
 //	go run ./scripts/mutate -package ccm -sample 200 -simulate "$(scripts/sim-runtime.sh)"
+//	go run ./scripts/mutate -package ccm -piece 2/20  a twentieth of them
 //	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
-//	go run ./scripts/mutate -package ccm -named scripts/mutate/reverted.txt -simulate "$(scripts/sim-runtime.sh)"
 //	go run ./scripts/mutate -package fakecloud/internal/cloud -judges fakecloud/internal/cloud,fakecloud/internal/contract
 //
 // All mutants are compiled once and switched on by their number. Only tests that reach a mutant run for it, the quick ones first. A
@@ -35,6 +32,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
@@ -45,7 +44,6 @@ func main() {
 	only := flag.String("only", "", "replay only the named mutants whose names contain this text")
 	flag.StringVar(&m.simulate, "simulate", "",
 		"the simulation judges the named mutants, and those that no test notices: the overlay with which it is compiled")
-	flag.IntVar(&m.seeds, "seeds", 300, "so many seeds of the simulation")
 	flag.IntVar(&m.sample, "sample", 0, "try so many mutants; 0: all")
 	flag.Uint64Var(&m.seed, "seed", 1, "draws the sample")
 	piece := flag.String("piece", "1/1", "try this part of them, such as 2/20")
@@ -97,7 +95,6 @@ type mutation struct {
 	tmp    string
 	// simulate is the overlay with which the simulation is compiled; "": the simulation does not judge.
 	simulate string
-	seeds    int
 	sample   int // so many mutants are drawn, with seed; 0: all
 	seed     uint64
 }
@@ -115,7 +112,7 @@ type trial struct {
 func (m *mutation) score(ctx context.Context, trials []trial) float64 {
 	start, tried, survivors := time.Now(), 0, 0
 	var mu sync.Mutex
-	m.each(len(trials), func(i int) {
+	_ = m.each(len(trials), func(i int) error {
 		by, err := trials[i].try()
 		mu.Lock()
 		defer mu.Unlock()
@@ -131,6 +128,7 @@ func (m *mutation) score(ctx context.Context, trials []trial) float64 {
 		if tried%50 == 0 {
 			fmt.Printf("%d of %d tried, %d survive, %v\n", tried, len(trials), survivors, time.Since(start).Round(time.Second))
 		}
+		return nil
 	})
 	score := 100 * float64(len(trials)-survivors) / float64(max(1, len(trials)))
 	fmt.Printf("%d mutants, %d survive: the tests notice %.1f %% (%v)\n", len(trials), survivors, score,
@@ -257,31 +255,22 @@ func (m *mutation) sources() ([]source, error) {
 // read returns the Go files in the folders that patterns match.
 func read(folders ...string) (all []source, err error) {
 	for _, folder := range folders {
-		files, err := filepath.Glob(folder + "/*.go")
-		if err != nil {
-			return nil, err
-		}
+		files, wrong := filepath.Glob(folder + "/*.go")
+		err = errors.Join(err, wrong)
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, source{file, string(text)})
+			text, unread := os.ReadFile(file)
+			all, err = append(all, source{file, string(text)}), errors.Join(err, unread)
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // each calls do with the numbers from 0 to before n, some at the same time.
-func (m *mutation) each(n int, do func(i int)) {
-	var running sync.WaitGroup
-	free := make(chan struct{}, max(1, m.jobs))
+func (m *mutation) each(n int, do func(i int) error) error {
+	var running errgroup.Group
+	running.SetLimit(max(1, m.jobs))
 	for i := range n {
-		free <- struct{}{}
-		running.Go(func() {
-			defer func() { <-free }()
-			do(i)
-		})
+		running.Go(func() error { return do(i) })
 	}
-	running.Wait()
+	return running.Wait()
 }

@@ -66,7 +66,7 @@ func TestEachMutantIsASmallChange(t *testing.T) {
 
 func TestANamedMutantIsASwitchOfItsFunction(t *testing.T) {
 	t.Parallel()
-	all, err := parseNamed("# a comment\n\n= no assignment\nf\n- a = b\n! TestF\n\n= another call\nT.m\n- g(a,\n- 1)\n+ true || OLD\n" +
+	all, err := parseNamed("# a comment\n\n= no assignment\nf\n- a = b\n! TestF\n\n= another call\nT.m\n- g( a,\n- 1,\n+ true || OLD\n" +
 		"! TestF\n! TestG\nf\n- defer g(1)\nf\n- panic(\"no\")\n+ return false\n\n= nothing\nT.n\n- g(1)\n! TestF\n")
 	if err != nil || len(all) != 3 || len(all[1].judges) != 2 || len(all[1].changes) != 3 {
 		t.Fatal(all, err)
@@ -92,7 +92,7 @@ func TestANamedMutantIsASwitchOfItsFunction(t *testing.T) {
 		}
 	}
 	for _, c := range []codeChange{{function: "f", old: "}"}, {function: "g", old: "a = b"}, {function: "m", old: "true"},
-		{function: "g", old: "<"}, {function: "g"}} {
+		{function: "g"}} {
 		if _, err := applyAll([]namedMutant{{changes: []codeChange{c}}}, texts); err == nil {
 			t.Errorf("%v does not fit: no error", c)
 		}
@@ -208,13 +208,15 @@ func TestPiecesTryWhatOneRunTries(t *testing.T) {
 // The package other has no mutants. Its test alone judges those of p.
 func TestTheTestsOfOtherPackagesJudge(t *testing.T) {
 	goTo(t, map[string]string{
-		"p/p.go":      "package p\n\nfunc IsNegative(n int) bool { return n < 0 }\n",
-		"p/p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestNothing(*testing.T) {}\n",
+		"p/p.go":                 "package p\n\nfunc IsNegative(n int) bool { return n < 0 }\n",
+		"p/p_test.go":            "package p\n\nimport \"testing\"\n\nfunc TestNothing(*testing.T) {}\n",
+		"p/internal/q/q_test.go": "package q\n\nimport \"testing\"\n\nfunc TestNothing(t *testing.T) { t.Fatal() }\n",
 		"other/other_test.go": "package other\n\nimport (\n\t\"testing\"\n\n\t\"example.org/p/p\"\n)\n\nfunc TestOther(t *testing.T) {\n" +
 			"\tif !p.IsNegative(-5) || p.IsNegative(0) {\n\t\tt.Fatal()\n\t}\n}\n",
-		"list": "= zero is negative\nIsNegative\n- n < 0\n+ n <= 0\n! TestNothing\n",
+		"list": "= zero is negative\nIsNegative\n- n < 0\n+ n <= 0\n! p.TestNothing\n\n" +
+			"= two tests\nIsNegative\n- n < 0\n+ n > 0\n! TestNothing\n",
 	})
-	for judges, want := range map[string]float64{"": 0, "other": 100, "p,other": 100} {
+	for judges, want := range map[string]float64{"p": 0, "other": 100, "p,other": 100} {
 		m := &mutation{folder: "p", judges: judges, tmp: t.TempDir()}
 		trials, err := m.drawnTrials(t.Context(), false, "1/1")
 		if err != nil {
@@ -229,7 +231,9 @@ func TestTheTestsOfOtherPackagesJudge(t *testing.T) {
 	if err != nil || len(trials) != 1 || m.score(t.Context(), trials) != 0 {
 		t.Errorf("a test without a look at the mutant notices it: %v, %v", trials, err)
 	}
-	if _, err := m.namedTrials(t.Context(), "list", "one"); err == nil {
-		t.Error("no name contains that: no error")
+	for _, only := range []string{"no such name", "two tests"} {
+		if _, err := m.namedTrials(t.Context(), "list", only); err == nil {
+			t.Errorf("%s: no error", only)
+		}
 	}
 }

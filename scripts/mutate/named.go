@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"go/types"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,11 +20,11 @@ import (
 //
 //	= the fault
 //	Type.method, or the name of a function
-//	- a part of its body that is replaced: tokens of Go that are there exactly once
+//	- a part of its body that is replaced, and is there exactly once
 //	+ Go in its place, where OLD stands for the part; none: it is left out
-//	! TestThatMustFail
+//	! TestThatMustFail, or package.TestThatMustFail
 //
-// Line breaks, spaces and comments do not matter, nor does the file of the function. More changes may follow the first one. A judge may
+// Line breaks and comments between words do not matter, nor does the file of the function. More changes may follow the first. A judge may
 // also be a regression of the simulation (TestRegressions/its name), or a rule that its seeds must break; one of several rules suffices.
 type namedMutant struct {
 	name    string
@@ -131,7 +132,7 @@ func applyAll(mutants []namedMutant, all []source) (map[string]string, error) {
 	return result, errors.Join(errs...)
 }
 
-// apply changes the one body with the tokens.
+// apply changes the one body with the text.
 func (c codeChange) apply(candidates []*function, changed map[*function]string) error {
 	old, count := expression(c.old), 0
 	for _, f := range candidates {
@@ -140,9 +141,6 @@ func (c codeChange) apply(candidates []*function, changed map[*function]string) 
 			body = f.body
 		}
 		for _, at := range old.FindAllStringIndex(body, -1) {
-			if isInOperator(body, at[0]) || isInOperator(body, at[1]) {
-				continue
-			}
 			count++
 			changed[f] = body[:at[0]] + strings.ReplaceAll(strings.TrimSpace(c.with), "OLD", body[at[0]:at[1]]) + body[at[1]:]
 		}
@@ -153,29 +151,13 @@ func (c codeChange) apply(candidates []*function, changed map[*function]string) 
 	return nil
 }
 
-// isInOperator reports whether an operator of several characters, such as !=, is around a place.
-func isInOperator(text string, at int) bool {
-	const operators = "+-*/%&|^<>=!:"
-	return at > 0 && at < len(text) && strings.Contains(operators, text[at-1:at]) && strings.Contains(operators, text[at:at+1])
-}
-
-var goTokens = regexp.MustCompile(`(\w+)|[^\w\s]`)
-
-// expression matches the tokens of a text, whatever spaces, line breaks and comments are between them, and commas before a bracket that
-// closes.
+// expression matches the words of a text, whatever spaces, line breaks and comments are between them.
 func expression(text string) *regexp.Regexp {
-	const gap = `(?:\s|//.*)*`
-	var parts []string
-	for _, token := range goTokens.FindAllStringSubmatch(text, -1) {
-		part := regexp.QuoteMeta(token[0])
-		if token[1] != "" {
-			part = `\b` + part + `\b`
-		} else if strings.ContainsRune(")}]", rune(part[len(part)-1])) {
-			part = "(?:," + gap + ")?" + part
-		}
-		parts = append(parts, part)
+	words := strings.Fields(text)
+	for i, word := range words {
+		words[i] = regexp.QuoteMeta(word)
 	}
-	return regexp.MustCompile(strings.Join(parts, gap))
+	return regexp.MustCompile(strings.Join(words, `(?:\s|//.*)+`))
 }
 
 // namedTrials compiles the mutants of a list with a text in their names. Each must be noticed by all of its judges.
@@ -200,22 +182,26 @@ func (m *mutation) namedTrials(ctx context.Context, list, only string) (trials [
 	if err != nil {
 		return nil, err
 	}
-	homes := map[string]string{} // the folders of the judges
-	for _, t := range tests(all) {
-		homes[t.Name] = t.Folder
-	}
-	var needed []string
+	known, needed := tests(all), []string{}
 	for i, n := range named {
-		for _, judge := range n.judges {
-			if homes[judge] == "" { // a regression or a rule
-				homes[judge] = m.simulation()
+		var judges []testCost
+		for _, name := range n.judges {
+			var found []testCost
+			for _, t := range known {
+				if name == t.Name || name == filepath.Base(t.Folder)+"."+t.Name {
+					found = append(found, t)
+				}
 			}
-			if homes[judge] == m.simulation() && m.simulate == "" {
-				return nil, fmt.Errorf("%s: there is no test %s, or -simulate is not set", n.name, judge)
+			if len(found) == 0 && m.simulate != "" { // a regression or a rule
+				found = []testCost{{Folder: m.simulation(), Name: name}}
 			}
-			needed = append(needed, homes[judge])
+			if len(found) != 1 {
+				return nil, fmt.Errorf("%s: %d packages have the test %s: name one with it, such as plan.%[3]s; for rules, set -simulate",
+					n.name, len(found), name)
+			}
+			judges, needed = append(judges, found...), append(needed, found[0].Folder)
 		}
-		trials = append(trials, trial{n.name, func() (string, error) { return m.try(ctx, i+1, n.judges, homes) }})
+		trials = append(trials, trial{n.name, func() (string, error) { return m.try(ctx, i+1, judges) }})
 	}
 	return trials, m.compile(ctx, needed, changed, len(named))
 }
@@ -224,25 +210,26 @@ func (m *mutation) namedTrials(ctx context.Context, list, only string) (trials [
 var failedSeed = regexp.MustCompile(`seed (\d+): ([a-z ]+): `)
 
 // try returns the judges that notice the mutant with the number id, and an error if one does not.
-func (m *mutation) try(ctx context.Context, id int, judges []string, homes map[string]string) (string, error) {
-	var rules []string
+func (m *mutation) try(ctx context.Context, id int, judges []testCost) (string, error) {
+	var rules, names []string
 	for _, judge := range judges {
-		if !strings.HasPrefix(judge, "Test") {
-			rules = append(rules, judge)
+		names = append(names, judge.Name)
+		if !strings.HasPrefix(judge.Name, "Test") {
+			rules = append(rules, judge.Name)
 			continue
 		}
-		pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(strings.ReplaceAll(judge, " ", "_")), "/", "$/^") + "$"
-		if out, err := m.run(ctx, homes[judge], strconv.Itoa(id), pattern, "-test.timeout", "30s"); err == nil {
-			return "", fmt.Errorf("%s does not fail:\n%s", judge, out)
+		pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(strings.ReplaceAll(judge.Name, " ", "_")), "/", "$/^") + "$"
+		if out, err := m.run(ctx, judge.Folder, strconv.Itoa(id), pattern, "-test.timeout", "30s"); err == nil {
+			return "", fmt.Errorf("%s does not fail:\n%s", judge.Name, out)
 		}
 	}
-	by := strings.Join(judges, ", ")
+	by := strings.Join(names, ", ")
 	if len(rules) == 0 {
 		return by, nil
 	}
 	out, err := m.runSeeds(ctx, id, "^TestSim$")
 	if err == nil {
-		return "", fmt.Errorf("no rule is broken in %d seeds", m.seeds)
+		return "", fmt.Errorf("no rule is broken in %d seeds", seeds)
 	}
 	for _, match := range failedSeed.FindAllStringSubmatch(string(out), -1) {
 		if slices.Contains(rules, match[2]) {

@@ -106,10 +106,13 @@ func (m *mutation) run(ctx context.Context, folder, set, tests string, args ...s
 	return cmd.CombinedOutput()
 }
 
+// seeds is how many seeds of the simulation judge.
+const seeds = 300
+
 // runSeeds runs tests of the simulation with a mutant, until a seed fails.
 func (m *mutation) runSeeds(ctx context.Context, id int, tests string) ([]byte, error) {
 	return m.run(ctx, m.simulation(), strconv.Itoa(id), tests,
-		"-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0", "-until")
+		"-test.timeout", "0", "-seeds", strconv.Itoa(seeds), "-shrink", "0", "-until")
 }
 
 var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -128,15 +131,14 @@ func tests(all []source) (found []testCost) {
 
 // reach runs each test alone. It sorts them, the quick ones first, and sets those of each mutant that reach it.
 func (m *mutation) reach(ctx context.Context, p prepared) error {
-	errs := make([]error, len(p.Tests))
-	m.each(len(p.Tests), func(i int) { errs[i] = m.watch(ctx, &p.Tests[i]) })
+	err := m.each(len(p.Tests), func(i int) error { return m.watch(ctx, &p.Tests[i]) })
 	slices.SortStableFunc(p.Tests, func(a, b testCost) int { return cmp.Compare(a.Took, b.Took) })
 	for i, t := range p.Tests {
 		for _, id := range t.reaches {
 			p.Mutants[id-1].Tests = append(p.Mutants[id-1].Tests, i)
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // watch runs a test alone, and notes how long that takes and what the test reaches.

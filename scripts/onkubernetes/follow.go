@@ -32,7 +32,6 @@ type follower struct {
 
 	results map[int]result
 	looked  map[string]bool // pods that have ended, by name
-	failed  int
 	begin   time.Time
 	shown   string
 }
@@ -119,9 +118,6 @@ func (f *follower) collect(ctx context.Context, pod, index, says string) {
 	f.looked[pod] = true
 	if r, err := readResult(log); err == nil {
 		f.results[piece] = r
-		if r.Failed {
-			f.failed++
-		}
 	} else {
 		fmt.Fprintf(f.out, "piece %d: the pod %s ended without a result: %v: %s\n", piece, pod, err, says)
 	}
@@ -129,11 +125,14 @@ func (f *follower) collect(ctx context.Context, pod, index, says string) {
 
 // progress says how many pieces are done.
 func (f *follower) progress(running int, waits string) string {
-	done, all, took := len(f.results), f.work.pieces, time.Since(f.begin)
-	text := fmt.Sprintf("%d of %d done, %d running, %d failed after %v", done, all, running, f.failed, took.Round(time.Minute))
-	if done > 0 && done < all {
-		text += fmt.Sprintf(", about %v left", (took / time.Duration(done) * time.Duration(all-done)).Round(time.Minute))
+	failed := 0
+	for _, r := range f.results {
+		if r.Failed {
+			failed++
+		}
 	}
+	text := fmt.Sprintf("%d of %d done, %d running, %d failed after %v", len(f.results), f.work.pieces, running, failed,
+		time.Since(f.begin).Round(time.Minute))
 	if waits != "" {
 		text += "; pods wait: " + waits
 	}

@@ -154,7 +154,7 @@ func TestEachPieceIsCollectedOnce(t *testing.T) {
 	}, map[int]result{0: found("zero", false), 1: found("one", false), 2: found("two", true)},
 		"piece 2 failed; alone here: make sim FIRST=21 SEEDS=10",
 		"piece 1: the pod b ended without a result: its log has no whole result: unexpected end of JSON input: Error evicting\n",
-		"sim: 1 of 3 done, 1 running, 0 failed after 2m0s, about 4m0s left\n", "sim: 3 of 3 done, 0 running, 1 failed after 2m0s\n")
+		"sim: 1 of 3 done, 1 running, 0 failed after 2m0s\n", "sim: 3 of 3 done, 0 running, 1 failed after 2m0s\n")
 }
 
 func TestARunEndsAndItsJobGoes(t *testing.T) {

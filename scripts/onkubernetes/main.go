@@ -5,16 +5,7 @@
 //	make mutate ON=kubernetes                               drawn mutants of the CCM
 //
 // It builds an image with the compiled tests, and creates the Job of e2e/k8s/job.yaml by kubectl, in the current context. Each pod does a
-// piece and prints the result, and the results go to the folder out. The Job is deleted at the end, even after Ctrl-C. e2e/SCALING.md
-// says how long that takes, and how many processors are of use. Environment, each a variable of make:
-//
-//	IMAGE        a name that this machine can push and the cluster can pull; not for a kind cluster of this machine
-//	SHARDS       so many pieces (default: sim: one for 500 seeds, e2e: 10, mutate: 20)
-//	PARALLELISM  so many pieces at a time, if there is room (default 100)
-//	CPU, MEMORY  the requests of each piece (default: 1 and 1Gi, e2e 1 and 3Gi)
-//	SEEDS, FIRST, LABELS, FOCUS, CCM, PROCS, SAMPLE, SEED, LEAST   as on this machine
-//
-// Not done: the mutants of scripts/mutate/named.txt. One machine tries them in minutes.
+// piece and prints the result, and the results go to the folder out. e2e/SCALING.md describes the variables of make.
 package main
 
 import (
