@@ -24,10 +24,7 @@ func (w *world) certificates() []*hcloud.Certificate {
 
 func TestAManagedCertificateIsOrderedReusedReplacedAndRemoved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "realistic", 1)
-	cloud := w.provider()
-	svc := newService("web", managed("example.org"), 443)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "realistic", 1, managed("example.org"), 443)
 	first := w.certificates()
 	if len(first) != 1 || first[0].Name != "web" || first[0].Labels[plan.LabelServiceUID] != "uid-web" {
 		t.Fatalf("certificates: %+v", first)
@@ -60,24 +57,19 @@ func TestAManagedCertificateIsOrderedReusedReplacedAndRemoved(t *testing.T) {
 // A person keeps the load balancer by removing our label: the deletion of the Service must not wait for its certificate.
 func TestACertificateStaysWithALoadBalancerThatAPersonKeeps(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc := newService("web", managed("example.org"), 443)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 1, managed("example.org"), 443)
 	w.setLabels(w.theLoadBalancer(), map[string]string{})
 	w.eventsSoFar()
 	w.remove(w.provider(), svc)
 	w.expectEvent("Normal KeptCloudLoadBalancer", "Kept certificate")
-	certs, err := w.api.Certificate.All(t.Context())
-	if err != nil || len(certs) != 1 || len(certs[0].Labels) != 0 || len(w.loadBalancers()) != 1 {
-		t.Errorf("certificates %+v, %v, %d load balancers", certs, err, len(w.loadBalancers()))
+	if certs := w.certificates(); len(certs) != 1 || len(certs[0].Labels) != 0 || len(w.loadBalancers()) != 1 {
+		t.Errorf("certificates %+v, %d load balancers", certs, len(w.loadBalancers()))
 	}
 }
 
 func TestAnErrorOfTheServiceLeavesNoCertificateBehind(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc := newService("web", managed("example.org"), 443)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 1, managed("example.org"), 443)
 	// The load balancer is deleted first. Its certificates are then tried, fail, and are tried again without a load balancer.
 	_, err := w.fake.Faults().Add(t.Context(), fault.Rule{Operation: "delete_certificate", First: 2,
 		Effect: fault.APIError("service_error")})
@@ -90,10 +82,7 @@ func TestAnErrorOfTheServiceLeavesNoCertificateBehind(t *testing.T) {
 
 func TestAManagedCertificateIsRemovedWhenHTTPSEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "realistic", 1)
-	cloud := w.provider()
-	svc := newService("web", managed("example.org"), 443)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "realistic", 1, managed("example.org"), 443)
 	if n := len(w.certificates()); n != 1 {
 		t.Fatalf("%d certificates", n)
 	}

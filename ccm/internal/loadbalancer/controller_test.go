@@ -24,10 +24,7 @@ func TestNothingIsCreatedWithInvalidSettings(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()
 	svc := newService("web", map[string]string{"algorithm-type": "fastest", "health-check-retries": "17"}, 80)
-	_, err := w.tryEnsure(cloud, svc)
-	if err == nil {
-		t.Fatal("no error")
-	}
+	w.expectError(cloud, svc)
 	if calls := w.wire.take(); len(calls) != 1 || len(writes(calls)) != 0 {
 		t.Errorf("calls: %v, want one to find the load balancer", calls)
 	}
@@ -57,9 +54,7 @@ func TestForeignChangesDuringASyncStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "realistic", 1)
-			svc := newService("web", nil, 80)
-			w.ensure(w.provider(), svc)
+			w, _, svc := newServingWorld(t, "realistic", 1, nil, 80)
 			cloud := w.provider()
 			w.ensure(cloud, svc) // changes nothing; the next sync uses the cached list
 
@@ -99,9 +94,7 @@ func TestForeignChangesDuringASyncStay(t *testing.T) {
 func TestLabelsThatAnotherClientHasReplacedAreWrittenAgain(t *testing.T) {
 	t.Parallel()
 	for _, times := range []int{1, 3, 1000} {
-		w := newWorld(t, "instant", 1)
-		svc, cloud := newService("web", nil, 80), w.provider()
-		w.ensure(cloud, svc)
+		w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 		before := w.theLoadBalancer()
 		theirs := maps.Clone(before.Labels)
 		theirs["team"] = "edge"
@@ -130,10 +123,7 @@ func TestLabelsThatAnotherClientHasReplacedAreWrittenAgain(t *testing.T) {
 
 func TestALoadBalancerThatLosesItsLabelDuringASyncIsReleased(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "realistic", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "realistic", 1, nil, 80)
 	w.wire.setIntercept(func(r *http.Request) *http.Response {
 		if path.Base(r.URL.Path) == "delete_service" {
 			w.setLabels(w.theLoadBalancer(), map[string]string{"team": "edge"})
@@ -141,10 +131,7 @@ func TestALoadBalancerThatLosesItsLabelDuringASyncIsReleased(t *testing.T) {
 		return nil
 	})
 	setPorts(svc, 443)
-	_, err := w.tryEnsure(cloud, svc)
-	if err == nil || !strings.Contains(err.Error(), "was changed during the sync") {
-		t.Errorf("got %v", err)
-	}
+	w.expectError(cloud, svc, "was changed during the sync")
 	if labels := w.theLoadBalancer().Labels; len(labels) != 1 || labels["team"] != "edge" {
 		t.Errorf("labels %v", labels)
 	}
@@ -264,10 +251,7 @@ func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 
 func TestADeletedLoadBalancerIsCreatedAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 	old := w.theLoadBalancer()
 	w.deleteLoadBalancer(old)
 	lbs, _ := cloud.LoadBalancer()
@@ -283,10 +267,7 @@ func TestADeletedLoadBalancerIsCreatedAgain(t *testing.T) {
 // A person protects the load balancer after it was read.
 func TestALoadBalancerThatIsProtectedAtTheLastMomentIsReported(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 	w.eventsSoFar()
 	w.refuseAs(http.StatusLocked, "protected", func(r *http.Request) bool { return r.Method == http.MethodDelete })
 	lbs, _ := cloud.LoadBalancer()
@@ -310,10 +291,7 @@ func TestTheNameOfALoadBalancer(t *testing.T) {
 // A gateway with a wrong path answers so for a moment.
 func TestNotFoundLeavesNeitherALoadBalancerNorAPortWithoutAnOwner(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80, 443)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80, 443)
 	lies := func(selected func(*http.Request) bool) {
 		var once sync.Once
 		w.wire.setIntercept(func(r *http.Request) (answer *http.Response) {
@@ -343,10 +321,7 @@ func TestNotFoundLeavesNeitherALoadBalancerNorAPortWithoutAnOwner(t *testing.T) 
 
 func TestDeletingWorksWithTheAPIBeforeOctober2026(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 	lb := w.theLoadBalancer()
 	w.wire.setIntercept(func(r *http.Request) *http.Response {
 		if r.Method != http.MethodDelete {
@@ -528,10 +503,7 @@ func TestAHangingActionDelaysNoOtherService(t *testing.T) {
 // An action that hung ends after the load balancer was read. The port that it adds is known to belong to the Service.
 func TestAPortThatASlowActionAddsIsNotForgotten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 	rule, err := w.fake.Faults().Add(t.Context(), fault.Rule{Method: http.MethodPost, Route: "/load_balancers/{id}/actions/add_service",
 		Effect: fault.HangAction()})
 	w.must(err)

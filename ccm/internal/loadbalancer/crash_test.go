@@ -173,11 +173,7 @@ func (w *world) state() string {
 		}
 		all = append(all, text)
 	}
-	certs, err := w.api.Certificate.All(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, c := range certs {
+	for _, c := range w.certificates() {
 		all = append(all, fmt.Sprint(c.Name, c.DomainNames, c.Labels))
 	}
 	slices.Sort(all)

@@ -41,9 +41,7 @@ func TestAServiceThatShowsNoAddressGetsNoSecondLoadBalancer(t *testing.T) {
 // An answer of a gateway, without a page of a list, does not prove that there is no load balancer.
 func TestAnAnswerWithoutPagesIsNotAllLoadBalancers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc := newService("web", nil, 80)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 1, nil, 80)
 	svc.Status = corev1.ServiceStatus{}
 	w.wire.setIntercept(func(r *http.Request) *http.Response {
 		if strings.HasSuffix(r.URL.Path, "/load_balancers") && r.Method == http.MethodGet && !r.URL.Query().Has("label_selector") {

@@ -233,10 +233,7 @@ func TestAnEmptyListIsDoubtedForAServiceThatHidesItsAddresses(t *testing.T) {
 // A Service that had a load balancer of ours and gets a class loses it, with its certificate.
 func TestAServiceThatGetsAClassLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", managed("example.org"), 443)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 1, managed("example.org"), 443)
 	class := "example.org/other"
 	svc.Spec.LoadBalancerClass = &class
 	if err := tryRemove(t.Context(), cloud, svc); err != nil {
@@ -256,10 +253,7 @@ func TestADeletionReadsTheNewestService(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "instant", 1)
-			cloud := w.provider()
-			svc := newService("web", nil, 80)
-			w.ensure(cloud, svc)
+			w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 			kube := fake.NewClientset(newService("other", nil, 81), svc.DeepCopy())
 			controllerOf(cloud).Kube = kube
 			stale := svc.DeepCopy()

@@ -26,9 +26,7 @@ import (
 // The list that all Services share still shows the copied label that a person has removed.
 func TestSeveralLoadBalancersAreNotJudgedByAnOldList(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc := newService("web", map[string]string{"hostname": "web.example.org"}, 80)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 1, map[string]string{"hostname": "web.example.org"}, 80)
 	made := w.create(hcloud.LoadBalancerCreateOpts{Name: "stranger", Labels: w.theLoadBalancer().Labels})
 	cloud := w.provider()
 	w.expectError(cloud, svc)
@@ -67,9 +65,7 @@ func TestASyncSeesTheWritesOfTheLastOne(t *testing.T) {
 			if _, err := w.tryEnsure(cloud, svc); err != nil {
 				t.Error(err)
 			}
-			if extra := writes(w.wire.take()); len(extra) > 0 {
-				t.Errorf("a sync at once after another one writes %v", extra)
-			}
+			w.expectNoWrites()
 		})
 	}
 }
@@ -198,10 +194,7 @@ func TestSyncsOfOneServiceDoNotOverlap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "instant", 2)
-				cloud := w.provider()
-				svc := newService("web", nil, 80)
-				w.ensure(cloud, svc)
+				w, cloud, svc := newServingWorld(t, "instant", 2, nil, 80)
 				w.clock.Step(time.Minute)
 				r, _ := w.resyncOf(cloud, svc)
 				lbs, _ := cloud.LoadBalancer()
@@ -289,10 +282,7 @@ func TestASyncThatWaitedHasTheServiceAsItIsNow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "instant", 2)
-			cloud := w.provider()
-			svc := newService("web", nil, 80)
-			w.ensure(cloud, svc)
+			w, cloud, svc := newServingWorld(t, "instant", 2, nil, 80)
 			before := svc.DeepCopy()
 			annotate(svc, map[string]string{"disable-public-network": "true"})
 			r, _ := w.resyncOf(cloud, svc)

@@ -87,9 +87,7 @@ func TestTheClusterIDOverridesTheIdentity(t *testing.T) {
 // A cluster gets an ID before it is copied. Until a person decides about it, the load balancer of a Service that goes is its own, too.
 func TestTheLoadBalancerOfAServiceThatWaitsForItsDeletionGetsTheID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc := newService("web", map[string]string{"delete-protection": "true"}, 80)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 1, map[string]string{"delete-protection": "true"}, 80)
 	svc.DeletionTimestamp = w.nowPtr()
 	for _, id := range []string{"a", "of the copy"} {
 		w.expectStays(w.provider(func(c *ccm.Config) { c.ClusterID = id }), svc)
@@ -102,9 +100,7 @@ func TestTheLoadBalancerOfAServiceThatWaitsForItsDeletionGetsTheID(t *testing.T)
 // A person decides to keep it in the moment in which it gets the ID.
 func TestAReleasedLoadBalancerGetsNoID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc := newService("web", map[string]string{"delete-protection": "true"}, 80)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 1, map[string]string{"delete-protection": "true"}, 80)
 	lb := w.theLoadBalancer()
 	delete(lb.Labels, plan.LabelServiceUID)
 	w.wire.setIntercept(func(r *http.Request) *http.Response {

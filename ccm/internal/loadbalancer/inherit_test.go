@@ -408,9 +408,7 @@ func TestRoutesAndTargetsOfAnotherClustersServersStay(t *testing.T) {
 // A sync must not take every target off a load balancer because it knows none of the nodes.
 func TestTargetsStayIfAllNodesAreOfAnotherProvider(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 2)
-	svc := newService("web", nil, 80)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 2, nil, 80)
 	want := targetIDs(w.theLoadBalancer())
 	known := w.nodes[0].Spec.ProviderID
 	for _, n := range w.nodes {

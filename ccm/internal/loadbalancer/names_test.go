@@ -42,9 +42,7 @@ func TestALoadBalancerThatAPersonMadeIsGivenBack(t *testing.T) {
 // A name that another load balancer has. Nothing frees it, so that the error says what to do.
 func TestATakenNameIsReported(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc, cloud := newService("web", map[string]string{"name": "one"}, 80), w.provider()
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 1, map[string]string{"name": "one"}, 80)
 	w.create(hcloud.LoadBalancerCreateOpts{Name: "taken"})
 	annotate(svc, map[string]string{"name": "taken"})
 	w.expectError(cloud, svc, "already used", "rename the other load balancer first")

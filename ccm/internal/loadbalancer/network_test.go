@@ -2,7 +2,6 @@ package loadbalancer_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -53,10 +52,7 @@ func TestALoadBalancerStaysInItsNetworkUntilTheServersAreInTheOther(t *testing.T
 			}
 			for range 2 { // as many as were attached in the first round
 				w.wire.take()
-				_, err := w.tryEnsure(w.provider(moved), svc)
-				if err == nil || !strings.Contains(err.Error(), "stays in network") {
-					t.Errorf("got %v", err)
-				}
+				w.expectError(w.provider(moved), svc, "stays in network")
 				w.expectNoWrites()
 				expect(home)
 				if server, _, _ := w.api.Server.GetByID(t.Context(), ids[0]); len(server.PrivateNet) == 1 {

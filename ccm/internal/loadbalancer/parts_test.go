@@ -168,9 +168,7 @@ func TestNoTargetIsLostIfItsReplacementIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "instant", 2)
-			svc := newService("web", nil, 80)
-			w.ensure(w.provider(), svc)
+			w, _, svc := newServingWorld(t, "instant", 2, nil, 80)
 			w.clock.Step(time.Minute) // health checks
 			before := targetIDs(w.theLoadBalancer())
 			change(w, svc)
@@ -193,9 +191,7 @@ func TestNoTargetIsLostIfItsReplacementIsRefused(t *testing.T) {
 // The target serves as before, and the error says what was refused.
 func TestATargetThatMayNotLeaveIsNotAddedTwice(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc := newService("web", nil, 80)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 1, nil, 80)
 	w.clock.Step(time.Minute) // health checks
 	annotate(svc, map[string]string{"use-private-ip": "true"})
 	w.refuse(func(r request) bool { return r.what == "POST remove_target" })
@@ -209,9 +205,7 @@ func TestATargetThatMayNotLeaveIsNotAddedTwice(t *testing.T) {
 // is removed.
 func TestNoOtherTargetIsRemovedWhileOneMayBeMissing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 3)
-	svc := newService("web", nil, 80)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 3, nil, 80)
 	for _, id := range serverIDs(w.nodes) {
 		w.power(id, false) // all change their address at once
 	}
@@ -246,10 +240,7 @@ func TestAnErrorOfTheWholeLoadBalancerEndsTheSync(t *testing.T) {
 		"forbidden": 403} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "instant", 1)
-			cloud := w.provider()
-			svc := newService("web", nil, 80)
-			w.ensure(cloud, svc)
+			w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 			setPorts(svc, 81, 82, 83)
 			w.addServer("node-2")
 			kinds := map[string]bool{}

@@ -38,9 +38,7 @@ func TestPortsHaveSettingsOfTheirOwn(t *testing.T) {
 		return all
 	}
 	domains := func() (all []string) {
-		certs, err := w.api.Certificate.All(t.Context())
-		w.must(err)
-		for _, c := range certs {
+		for _, c := range w.certificates() {
 			all = append(all, c.DomainNames[0])
 		}
 		slices.Sort(all)
@@ -63,9 +61,7 @@ func TestPortsHaveSettingsOfTheirOwn(t *testing.T) {
 	// The certificate of one port cannot be issued: the others follow the Service.
 	annotate(svc, map[string]string{"http-managed-certificate-domains.443": "www.ca-dns-validation-failed.invalid",
 		"protocol.8443": "http"})
-	if _, err := w.tryEnsure(cloud, svc); err == nil {
-		t.Error("no error")
-	}
+	w.expectError(cloud, svc)
 	if got, want := ports(), []string{"443 https a.example.org", "5432 tcp proxy", "8443 http"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

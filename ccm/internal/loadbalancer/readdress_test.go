@@ -23,9 +23,7 @@ func TestTargetsKeepTheirAddressUntilTheirFirstHealthCheck(t *testing.T) {
 	for name, checked := range map[string]bool{"they are checked": true, "they are never checked": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "instant", 3)
-			cloud, svc := w.provider(), newService("web", nil, 80)
-			w.ensure(cloud, svc)
+			w, cloud, svc := newServingWorld(t, "instant", 3, nil, 80)
 			if !checked {
 				w.wire.setIntercept(w.unchecked)
 			}
@@ -158,9 +156,7 @@ func asksForPrivateAddresses(t *testing.T, hides bool) {
 // A server that is off is unhealthy with any address, and says nothing about the one that the Service asks for.
 func TestAServerThatIsOffDoesNotHoldUpOtherAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 3)
-	cloud, svc := w.provider(), newService("web", map[string]string{"use-private-ip": "true"}, 80)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 3, map[string]string{"use-private-ip": "true"}, 80)
 	w.power(serverIDs(w.nodes)[2], false)
 	w.clock.Step(time.Minute) // health checks
 	annotate(svc, map[string]string{"use-private-ip": "false"})

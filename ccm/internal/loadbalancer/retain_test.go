@@ -39,9 +39,7 @@ func (w *world) addForeignPort(lb *hcloud.LoadBalancer, port int) {
 
 func TestLabelsFollowTheAnnotation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc := newService("web", map[string]string{"labels": "team=web,env=prod"}, 80)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 1, map[string]string{"labels": "team=web,env=prod"}, 80)
 	if calls := writes(w.wire.take()); len(calls) != 1 {
 		t.Errorf("writes: %v", calls)
 	}
@@ -81,10 +79,7 @@ func TestLabelsFollowTheAnnotation(t *testing.T) {
 
 func TestDeleteProtection(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "realistic", 1)
-	cloud := w.provider()
-	svc := newService("web", map[string]string{"delete-protection": "true"}, 80)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "realistic", 1, map[string]string{"delete-protection": "true"}, 80)
 	protected := func() bool { return w.theLoadBalancer().Protection.Delete }
 	if !protected() {
 		t.Error("it is not protected")
@@ -158,10 +153,7 @@ func TestALoadBalancerIsKeptOnDelete(t *testing.T) {
 // It is not certain what the Service wants: nothing happens to the load balancer.
 func TestAMistypedKeepOnDeleteDeletesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 	before := w.theLoadBalancer()
 	annotate(svc, map[string]string{"keep-on-delete": "ture", "algorithm-type": "fastest"})
 	svc.DeletionTimestamp = w.nowPtr()
@@ -180,10 +172,7 @@ func TestAMistypedKeepOnDeleteDeletesNothing(t *testing.T) {
 // A person has removed the ownership label while the load balancer loses its ports.
 func TestWhatAPersonTakesBackIsNotChangedOnDelete(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", map[string]string{"keep-on-delete": "true"}, 80)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 1, map[string]string{"keep-on-delete": "true"}, 80)
 	lb := w.theLoadBalancer()
 	w.wire.setObserve(func() {
 		now := w.theLoadBalancer()

@@ -165,10 +165,7 @@ func TestAWrongSettingHoldsUpOnlyItself(t *testing.T) {
 // As long as it is not certain that the Service wants to be public, no new port is.
 func TestAMistypedPublicNetworkExposesNoNewPort(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc := newService("web", nil, 80)
-	cloud := w.provider()
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 	annotate(svc, map[string]string{"disable-public-network": "ture"})
 	setPorts(svc, 80, 443)
 	svc.Spec.Ports[0].NodePort = 31111
@@ -299,10 +296,7 @@ func TestAnAttemptAtTheProjectsLimitSendsOneCreateRequest(t *testing.T) {
 // The API refuses the type that would have room: what fits without it is there.
 func TestATypeThatIsRefusedDoesNotHoldUpTargets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 25)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
+	w, cloud, svc := newServingWorld(t, "instant", 25, nil, 80)
 	w.addServer("node-26")
 	w.addServer("node-27")
 	gone := serverIDs(w.nodes[:1])[0]
@@ -407,9 +401,7 @@ func TestAPrivateAddressThatIsLostInARaceIsGivenBack(t *testing.T) {
 // The network of the CCM is not set any more: private targets follow the nodes nevertheless.
 func TestPrivateTargetsFollowNodesWithoutASetting(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 2)
-	svc := newService("web", map[string]string{"use-private-ip": "true"}, 80)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 2, map[string]string{"use-private-ip": "true"}, 80)
 	w.addServer("node-3")
 	w.nodes = w.nodes[1:]
 	w.eventsSoFar()
@@ -470,9 +462,7 @@ func (w *world) expectShown(svc *corev1.Service) {
 // A person has detached a private load balancer, and the network refuses it for a moment: all of its addresses are gone.
 func TestAFailedSyncDoesNotHideAllAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc := newService("web", map[string]string{"disable-public-network": "true"}, 80)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 1, map[string]string{"disable-public-network": "true"}, 80)
 	_, _, err := w.api.LoadBalancer.DetachFromNetwork(t.Context(), w.theLoadBalancer(),
 		hcloud.LoadBalancerDetachFromNetworkOpts{Network: w.network})
 	w.must(err)
@@ -488,9 +478,7 @@ func TestAMistypedSettingOfTheStatusKeepsTheStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "instant", 1)
-			svc := newService("web", map[string]string{name: values[0]}, 80)
-			w.ensure(w.provider(), svc)
+			w, _, svc := newServingWorld(t, "instant", 1, map[string]string{name: values[0]}, 80)
 			annotate(svc, map[string]string{name: values[1]})
 			w.expectShown(svc)
 		})
@@ -522,9 +510,7 @@ func TestTheDelayGrowsUnderARateLimit(t *testing.T) {
 // The state of the nodes cannot be read: nothing is taken off, and ports follow the Service.
 func TestServersThatCannotBeReadStayTargets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 3)
-	svc := newService("web", nil, 80)
-	w.ensure(w.provider(), svc)
+	w, _, svc := newServingWorld(t, "instant", 3, nil, 80)
 	want := serverIDs(w.nodes)
 	setPorts(svc, 80, 81)
 	w.refuseAs(503, "unavailable", func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/v1/servers") })

@@ -35,10 +35,7 @@ func TestWhatTheCloudCannotDoIsSaidOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "instant", 1)
-			cloud := w.provider()
-			svc := newService("web", nil, 80)
-			w.ensure(cloud, svc)
+			w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 			if events := strings.Join(w.eventsSoFar(), "\n"); strings.Contains(events, "IgnoredSetting") {
 				t.Errorf("without the field:\n%s", events)
 			}

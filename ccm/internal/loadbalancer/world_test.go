@@ -81,6 +81,16 @@ func newWorld(t *testing.T, actions string, n int) *world {
 	return w
 }
 
+// newServingWorld is newWorld, with a Service that has a load balancer and the process that made it.
+func newServingWorld(t *testing.T, actions string, n int, annotations map[string]string, ports ...int32) (*world, *ccm.Cloud,
+	*corev1.Service) {
+	t.Helper()
+	w := newWorld(t, actions, n)
+	cloud, svc := w.provider(), newService("web", annotations, ports...)
+	w.ensure(cloud, svc)
+	return w, cloud, svc
+}
+
 // createNetwork creates the network with one subnet.
 func (w *world) createNetwork(subnet string) {
 	w.t.Helper()
