@@ -68,9 +68,9 @@ func (a *API) Subscribe() (*cloud.Subscription, map[int64]*cloud.State) {
 // Event returns an event of [API.Subscribe] as JSON, in the form of the API's date. All subscribers share it: it is encoded once. It must
 // not be changed.
 //
-// In an update, the resource of a load balancer lacks the servers that its label selectors select, and that of a firewall lacks all servers.
-// The member servers has those that changed as targets, with all targets that they are now: {"id": 42, "targets": [{"selector": "a=b",
-// "target": {…}}]}. A target of its own has no selector. So an event costs the same for any number of targets.
+// In an update, a load balancer lacks the servers that its label selectors select, and a firewall lacks all servers. The member servers has
+// those that changed as targets, with all targets that they are now: {"id": 42, "targets": [{"selector": "a=b", "target": {…}}]}. A
+// server that is a target without a selector has none there. So an event costs the same for any number of targets.
 func (a *API) Event(e *cloud.Event) []byte { return e.Encoded(a.encodeEvent) }
 
 func (a *API) encodeEvent(e *cloud.Event) []byte {

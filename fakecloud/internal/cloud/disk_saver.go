@@ -44,6 +44,9 @@ type diskSaver struct {
 	events  [][]Event    // of unsaved changes
 	until   time.Time    // until which the clock is moved
 	saved   savedMachine // the latest that is on the disk
+
+	types     []*ServerType     // that were noted; nil after other ones replaced all
+	scenarios map[*Scenario]int // the versions that were noted
 }
 
 // diskChange is one change of a disk: an entry that is new or another one now, or that is gone.
@@ -121,6 +124,7 @@ func (s *diskSaver) replaceAll() {
 		s.begin()
 		clear(s.places)
 		s.until = time.Time{} // the clock may show an earlier time now
+		s.types, s.scenarios = nil, nil
 		s.changes = append(s.changes, diskChange{all: s.cloud.copyLocked(s.cloud.clock)})
 	}
 }
@@ -220,27 +224,49 @@ func (s *diskSaver) saveQueue(queue jobQueue) {
 	}
 }
 
-// saveTypes replaces the server types on the disk.
+// saveTypes saves the server types that changed.
 func (s *diskSaver) saveTypes() {
-	if s == nil {
+	if s == nil || slices.Equal(s.types, s.cloud.catalogue.ServerTypes) {
 		return
 	}
-	s.removeAll(prefix(lineType))
-	for _, e := range s.cloud.typeEntries() {
+	before := s.types
+	s.types = s.cloud.catalogue.ServerTypes
+	if before == nil {
+		s.removeAll(prefix(lineType))
+	}
+	for _, t := range before {
+		if !slices.Contains(s.types, t) {
+			s.remove(entryKey{kind: lineType, id: t.ID})
+		}
+	}
+	for _, e := range s.cloud.typeEntries(before) {
 		s.put(e)
 	}
 }
 
-// saveScenarios replaces the scenarios on the disk, and the server types that scenarios change.
+// saveScenarios saves the scenarios that changed, and the server types that scenarios change.
 func (c *Cloud) saveScenarios() {
-	if c.saver == nil {
+	s := c.saver
+	if s == nil {
 		return
 	}
-	c.saver.removeAll(prefix(lineScenario))
-	for _, s := range c.scenarios {
-		c.saver.put(s.entry())
+	if s.scenarios == nil {
+		s.removeAll(prefix(lineScenario))
 	}
-	c.saver.saveTypes()
+	before := s.scenarios
+	s.scenarios = map[*Scenario]int{}
+	for _, of := range c.scenarios {
+		s.scenarios[of] = of.version
+		if version, ok := before[of]; !ok || version != of.version {
+			s.put(of.entry())
+		}
+	}
+	for of := range before {
+		if _, ok := s.scenarios[of]; !ok {
+			s.remove(entryKey{kind: lineScenario, id: of.ID})
+		}
+	}
+	s.saveTypes()
 }
 
 // Sync returns when all changes so far are saved, except for those that are saved now and then. It does nothing for a cloud without a disk.

@@ -31,7 +31,8 @@ type Scenario struct {
 	Taken   []*taken `json:"taken,omitempty"`
 	Error   string   `json:"error,omitzero"` // of a later change
 
-	ended bool // its step in the queue is void
+	ended   bool // its step in the queue is void
+	version int  // counts its changes, except for its end
 }
 
 // Change is one change of a scenario. It is in force from At until Until after the start; if Until is 0, until the scenario ends. It
@@ -285,6 +286,7 @@ func (c *Cloud) advance(s *Scenario, now time.Time) {
 	wanted := func(ch *Change) bool {
 		return phase >= time.Duration(ch.At) && (ch.Until == 0 || phase < time.Duration(ch.Until))
 	}
+	s.version++
 	c.takeBack(s, func(change int) bool { return !wanted(&s.Changes[change]) })
 	for i := range s.Changes {
 		if wanted(&s.Changes[i]) && !slices.Contains(s.InForce, i) {

@@ -20,6 +20,8 @@ type taken struct {
 	setting
 	Old json.RawMessage `json:"old"`
 	Now json.RawMessage `json:"now"`
+
+	of *Scenario
 }
 
 // setting names something that scenarios change. Each kind has the fields of one line.
@@ -86,7 +88,7 @@ func (c *Cloud) change(s *Scenario, i int) error {
 	c.indexTaken()
 	set := func(k setting, v any) {
 		c.takenSeq++
-		t := &taken{Change: i, Seq: c.takenSeq, setting: k, Old: c.get(k), Now: value(v)}
+		t := &taken{Change: i, Seq: c.takenSeq, setting: k, Old: c.get(k), Now: value(v), of: s}
 		if k.Rule != "" || k.Made != 0 {
 			t.Old = value(false) // the change has made it
 		}
@@ -198,6 +200,7 @@ func (c *Cloud) takeBack(s *Scenario, over func(change int) bool) {
 		i := slices.Index(all, t)
 		if i+1 < len(all) {
 			all[i+1].Old = t.Old
+			all[i+1].of.version++
 		} else if bytes.Equal(c.get(t.setting), t.Now) {
 			c.set(t.setting, t.Old)
 		}
@@ -217,6 +220,7 @@ func (c *Cloud) indexTaken() {
 	c.taken = map[setting][]*taken{}
 	for _, s := range c.scenarios {
 		for _, t := range s.Taken {
+			t.of = s
 			c.taken[t.setting] = append(c.taken[t.setting], t)
 		}
 	}

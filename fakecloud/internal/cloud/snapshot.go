@@ -260,7 +260,7 @@ func (c *Cloud) Save(w io.Writer) error {
 // entries calls yield for all that a cloud has which does not run, in the order of a snapshot.
 func (c *Cloud) entries(yield func(entry)) {
 	yield(c.header())
-	for _, e := range c.typeEntries() {
+	for _, e := range c.typeEntries(nil) {
 		yield(e)
 	}
 	for _, p := range c.Projects() {
@@ -342,8 +342,8 @@ func (st *State) entries(project int64, yield func(entry)) {
 	}
 }
 
-// typeEntries are the entries of the server types that are not as in the catalogue of Options.
-func (c *Cloud) typeEntries() (all []entry) {
+// typeEntries are the entries of the server types that are not as in the catalogue of Options, without some of the catalogue.
+func (c *Cloud) typeEntries(without []*ServerType) (all []entry) {
 	known := map[int64]bool{}
 	add := func(t *ServerType, removed bool) {
 		saved := savedServerType{ServerType: *t, Removed: removed}
@@ -354,7 +354,7 @@ func (c *Cloud) typeEntries() (all []entry) {
 	}
 	for _, t := range c.catalogue.ServerTypes {
 		known[t.ID] = true
-		if !slices.Contains(c.offered.ServerTypes, t) {
+		if !slices.Contains(c.offered.ServerTypes, t) && !slices.Contains(without, t) {
 			add(t, false)
 		}
 	}

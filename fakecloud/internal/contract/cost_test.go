@@ -101,15 +101,11 @@ func (d *doubling) check(name string, n int, send func(n int) func() int) {
 		return
 	}
 	// Over two doublings, so that a fixed cost does not decide, and again, so that a busy machine or a collection does not.
-	few, grew, cpuGrowth := measure(2*n), "", cpuGrowthPerDoubling
-	known := matching(knownCosts, name) != ""
-	if known {
-		cpuGrowth = growthPerDoubling
-	}
+	few, grew := measure(2*n), ""
 	for range 5 {
 		runtime.GC()
-		grew = most.exceeds(few, cpuGrowth*cpuGrowth, growthPerDoubling*growthPerDoubling, negligible)
-		if grew == "" || known {
+		grew = most.exceeds(few, cpuGrowthPerDoubling*cpuGrowthPerDoubling, growthPerDoubling*growthPerDoubling, negligible)
+		if grew == "" {
 			break
 		}
 		most, few = least(most, measure(8*n)), least(few, measure(2*n))
@@ -120,23 +116,12 @@ func (d *doubling) check(name string, n int, send func(n int) func() int) {
 	judge(d.T, name, status, grew)
 }
 
-// judge fails a test if a case grew more than it may, unless that is known. It says if a known case did not grow: some are close to the
-// limit, so that only a case that never grows leaves the list.
+// judge fails a test if a case grew more than it may.
 func judge(t *testing.T, name string, status int, grew string) {
 	t.Helper()
-	switch known := matching(knownCosts, name); {
-	case known != "" && grew != "":
-		t.Logf("known, %s: %s (answer %d): %s", knownCosts[known], name, status, grew)
-	case known != "":
-		t.Logf("%s did not grow this time; if it never does, remove %q from knownCosts", name, known)
-	case grew != "" && !excusedCost(name):
+	if grew != "" && !excusedCost(name) {
 		t.Errorf("%s (answer %d): %s", name, status, grew)
 	}
-}
-
-// knownCosts are cases whose cost grows and may not, as expressions for their names, with what has to be mended.
-var knownCosts = map[string]string{
-	"with a disk (scenarios|server types)": "6: all are saved at each change",
 }
 
 // logCovered prints all cases of a test that passed, if the tests are verbose. A failure would be hard to find among hundreds of lines.
