@@ -15,9 +15,11 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -301,11 +303,24 @@ func loadTotal(tx *bbolt.Tx) (t total) {
 type writer struct {
 	bucket *bbolt.Bucket
 	total  total
+	latest map[string][]byte // values to put, nil to delete: most keys of a log are put several times
+}
+
+// putLatest puts the latest values, in the order of their keys: those of a page are neighbours.
+func (w *writer) putLatest() error {
+	for _, key := range slices.Sorted(maps.Keys(w.latest)) {
+		if err := w.put([]byte(key), w.latest[key]); err != nil {
+			return err
+		}
+	}
+	clear(w.latest)
+	return nil
 }
 
 func (w *writer) saveTotal(tx *bbolt.Tx) error {
-	text, err := binary.Append(nil, binary.BigEndian, w.total)
-	return errors.Join(err, tx.Bucket(totals).Put(totals, text))
+	err := w.putLatest()
+	text, err2 := binary.Append(nil, binary.BigEndian, w.total)
+	return errors.Join(err, err2, tx.Bucket(totals).Put(totals, text))
 }
 
 // put puts a value, or deletes it if it is nil.
@@ -321,6 +336,9 @@ func (w *writer) put(key, value []byte) error {
 
 // deleteAll finds the keys first: to look for the next one after each deletion would read all pages that are empty by then.
 func (w *writer) deleteAll(prefix []byte) error {
+	if err := w.putLatest(); err != nil {
+		return err
+	}
 	var keys [][]byte
 	c := w.bucket.Cursor()
 	for key, value := c.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, value = c.Next() {

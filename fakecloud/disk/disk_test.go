@@ -98,6 +98,32 @@ func (d *countingDisk) Write(durable bool, change func(put func(_, _ []byte) err
 	})
 }
 
+// TestACreationSavesWhatChanges counts what the creation of a server saves: the server, two Primary IPs and two actions.
+func TestACreationSavesWhatChanges(t *testing.T) {
+	t.Parallel()
+	inner, err := disk.Open(t.TempDir(), disk.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &countingDisk{Disk: inner}
+	c, err := fakecloud.Open(fakecloud.Options{Disk: d, Actions: "1h"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i := range 3 {
+		before := d.bytes.Load()
+		_, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{Name: fmt.Sprint("server-", i),
+			ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := d.bytes.Load() - before; i > 0 && n > 2000 { // with the first one, the beginning of the cloud may be saved
+			t.Errorf("the creation of server %d saves %d bytes", i, n)
+		}
+	}
+}
+
 // TestFaultRulesAreSavedAsTheyChange counts what the control API saves, and ends the process after a rule was applied.
 func TestFaultRulesAreSavedAsTheyChange(t *testing.T) {
 	t.Parallel()

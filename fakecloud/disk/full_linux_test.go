@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,7 +41,7 @@ func TestAFullDisk(t *testing.T) {
 	var names []string
 	var refused string
 	for err := error(nil); err == nil; {
-		name := strings.Repeat("s", 1+len(names)%50) + strings.Repeat("-1", len(names)/50)
+		name := strings.Repeat("s", 1+len(names)%50) + strconv.Itoa(len(names))
 		if err = create(name); err == nil {
 			names = append(names, name)
 		} else if refused = name; !strings.Contains(err.Error(), "no space left on device; make room in the directory of the state") {

@@ -118,17 +118,15 @@ func (w *writer) do(operations []byte) error {
 	for len(operations) > 0 {
 		op := operations[0]
 		operations = operations[1:]
-		var err error
 		switch key := part(); op {
 		case opPut:
-			err = w.put(key, part())
+			w.latest[string(key)] = part()
 		case opDelete:
-			err = w.put(key, nil)
+			w.latest[string(key)] = nil
 		default:
-			err = w.deleteAll(key)
-		}
-		if err != nil {
-			return err
+			if err := w.deleteAll(key); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -181,7 +179,7 @@ func (d *disk) move(path string) error {
 	var w *writer
 	err = d.guard(func() error {
 		return d.db.Update(func(tx *bbolt.Tx) error {
-			w = &writer{tx.Bucket(entries), loadTotal(tx)}
+			w = &writer{tx.Bucket(entries), loadTotal(tx), map[string][]byte{}}
 			for at := 0; ; {
 				number, operations, length, ok := recordAt(data[at:])
 				switch {

@@ -26,9 +26,6 @@ type authority struct {
 	once sync.Once
 	root issuer
 	sub  issuer
-
-	encode  sync.Once
-	encoded []savedIssuer // each write of a disk has it
 }
 
 type issuer struct {

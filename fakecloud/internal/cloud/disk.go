@@ -29,8 +29,11 @@ type Disk interface {
 	Close() error
 }
 
-// lineMachine is the only kind of entries that a disk has and a snapshot lacks.
-const lineMachine = "machine"
+// The kinds of entries that a disk has and a snapshot lacks.
+const (
+	lineMachine   = "machine"
+	lineAuthority = "authority" // see savedCloud.Authority
+)
 
 // savedMachine is what the time of a cloud follows from that starts again.
 type savedMachine struct {
@@ -98,11 +101,15 @@ func kindOf(key []byte) (kind string, project int64, err error) {
 // While no program had the disk, the time has gone on as on the machine, unless the cloud's clock stood still. It never goes back.
 func (c *Cloud) ReadDisk(d Disk) (*Snapshot, error) {
 	l := c.newLoader()
+	l.snapshot.disk, l.cloud.ca = d, nil
 	var machine *savedMachine
 	err := readAhead(d, func(e *diskEntry) error {
-		if e.Kind == lineMachine {
+		switch e.Kind {
+		case lineMachine:
 			machine = &savedMachine{}
 			return strictjson.Decode(e.Data, machine)
+		case lineAuthority:
+			return decodeTo(e.Data, l.authority)
 		}
 		err := e.err
 		if err == nil {
@@ -113,15 +120,14 @@ func (c *Cloud) ReadDisk(d Disk) (*Snapshot, error) {
 		}
 		return err
 	})
-	l.snapshot.disk = d
 	switch {
 	case err != nil:
 		return nil, err
 	case len(l.projects) == 0 && machine == nil:
 		l.snapshot.cloud = nil // it is empty
 		return l.snapshot, nil
-	case machine == nil:
-		return nil, errors.New("has no time; a part of it is missing")
+	case machine == nil || l.cloud.ca == nil:
+		return nil, errors.New("has no time or no authority; a part of it is missing")
 	}
 	if err := l.resolve(); err != nil {
 		return nil, err

@@ -47,6 +47,7 @@ type diskSaver struct {
 
 	types     []*ServerType     // that were noted; nil after other ones replaced all
 	scenarios map[*Scenario]int // the versions that were noted
+	ca        *authority        // that was saved; nil if the disk may have none
 }
 
 // diskChange is one change of a disk: an entry that is new or another one now, or that is gone.
@@ -431,7 +432,12 @@ func (s *diskSaver) flush(last bool) {
 	}
 	machine := s.machine(last)
 	durable := machine.LastID != s.saved.LastID || machine.LastProject != s.saved.LastProject
-	all := slices.Concat(changes, []diskChange{{entry: c.header()}, {entry: entry{entryKey{kind: lineMachine}, machine}}})
+	all, ca := slices.Clone(changes), c.ca
+	if ca != s.ca {
+		all = append(all, diskChange{entry: entry{entryKey{kind: lineAuthority}, ca.saved()}})
+	}
+	all = append(all, diskChange{entry: entry{entryKey{kind: lineCloud}, c.header()}},
+		diskChange{entry: entry{entryKey{kind: lineMachine}, machine}})
 	c.mu.Unlock()
 	var err error
 	if round != nil || last {
@@ -452,7 +458,7 @@ func (s *diskSaver) flush(last bool) {
 		clear(s.places)
 		s.begin()
 	case round != nil:
-		s.saved = machine
+		s.saved, s.ca = machine, ca
 		s.show(held, events)
 	}
 	c.mu.Unlock()

@@ -59,8 +59,9 @@ type savedCloud struct {
 	NextIPv6         uint64 `json:"next_ipv6"`
 	NextBalancerIPv4 uint64 `json:"next_load_balancer_ipv4"`
 	CountsTraffic    bool   `json:"counts_traffic,omitzero"`
-	// Authority is the authority of managed certificates: the root and the one that issues.
-	Authority []savedIssuer `json:"authority"`
+	// Authority is the authority of managed certificates: the root and the one that issues. A disk has it as an entry of its own, since
+	// each write has this one.
+	Authority []savedIssuer `json:"authority,omitzero"`
 }
 
 type savedIssuer struct {
@@ -259,7 +260,9 @@ func (c *Cloud) Save(w io.Writer) error {
 
 // entries calls yield for all that a cloud has which does not run, in the order of a snapshot.
 func (c *Cloud) entries(yield func(entry)) {
-	yield(c.header())
+	header := c.header()
+	header.Authority = c.ca.saved()
+	yield(entry{entryKey{kind: lineCloud}, header})
 	for _, e := range c.typeEntries(nil) {
 		yield(e)
 	}
@@ -292,13 +295,13 @@ func (c *Cloud) statsEntries(yield func(entry)) {
 	c.serverTraffic.entries(lineTraffic, yield)
 }
 
-// header is the entry of the cloud's single values. The caller holds Cloud.mu if the cloud runs.
-func (c *Cloud) header() entry {
-	return entry{entryKey{kind: lineCloud}, savedCloud{
+// header has the cloud's single values, except for the authority. The caller holds Cloud.mu if the cloud runs.
+func (c *Cloud) header() savedCloud {
+	return savedCloud{
 		Version: SnapshotVersion, Time: c.Now(), LastID: c.lastID.Load(), LastProject: c.lastProject, Passwords: c.passwords,
 		NextIPv4: c.ips.v4.next, NextIPv6: c.ips.v6.next, NextBalancerIPv4: c.lbIPs.v4.next,
-		CountsTraffic: c.countsTraffic.Load(), Authority: c.ca.saved(),
-	}}
+		CountsTraffic: c.countsTraffic.Load(),
+	}
 }
 
 func (c *Cloud) projectEntry(d *projectData) entry {

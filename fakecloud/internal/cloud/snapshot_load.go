@@ -176,11 +176,12 @@ func (l *loader) header(h *savedCloud) error {
 	case h.LastID < firstID || h.LastID >= 1<<53:
 		return fmt.Errorf("last_id %d: must be %d to 2^53", h.LastID, firstID)
 	}
-	ca, err := loadAuthority(l.cloud.seed, h.Authority)
-	if err != nil {
-		return err
+	if h.Authority != nil || l.snapshot.disk == nil {
+		if err := l.authority(&h.Authority); err != nil {
+			return err
+		}
 	}
-	l.snapshot.Time, l.cloud.ca, l.cloud.passwords, l.cloud.lastProject = h.Time.UTC(), ca, h.Passwords, h.LastProject
+	l.snapshot.Time, l.cloud.passwords, l.cloud.lastProject = h.Time.UTC(), h.Passwords, h.LastProject
 	l.cloud.lastID.Store(h.LastID)
 	l.cloud.countsTraffic.Store(h.CountsTraffic)
 	// The pool may be another one now. A number outside of it restarts the search.
@@ -345,34 +346,33 @@ func loadStats[S any](h *statsHistory[S], saved *savedStats[S]) error {
 }
 
 // saved returns the authority. It makes the authority if no client asked for a certificate yet.
-func (a *authority) saved() []savedIssuer {
+func (a *authority) saved() (saved []savedIssuer) {
 	a.make()
-	a.encode.Do(func() {
-		for _, i := range []issuer{a.root, a.sub} {
-			a.encoded = append(a.encoded, savedIssuer{string(encodePEM("CERTIFICATE", i.cert.Raw)), string(encodeKey(i.key))})
-		}
-	})
-	return a.encoded
+	for _, i := range []issuer{a.root, a.sub} {
+		saved = append(saved, savedIssuer{string(encodePEM("CERTIFICATE", i.cert.Raw)), string(encodeKey(i.key))})
+	}
+	return saved
 }
 
-func loadAuthority(seed uint64, saved []savedIssuer) (*authority, error) {
-	if len(saved) != 2 {
-		return nil, errors.New("authority: must have two certificates with their keys")
+func (l *loader) authority(saved *[]savedIssuer) error {
+	if len(*saved) != 2 {
+		return errors.New("authority: must have two certificates with their keys")
 	}
-	ca := &authority{seed: seed}
+	ca := &authority{seed: l.cloud.seed}
 	for i, to := range []*issuer{&ca.root, &ca.sub} {
-		pair, err := tls.X509KeyPair([]byte(saved[i].Certificate), []byte(saved[i].PrivateKey))
+		pair, err := tls.X509KeyPair([]byte((*saved)[i].Certificate), []byte((*saved)[i].PrivateKey))
 		if err != nil {
-			return nil, fmt.Errorf("authority.%d: %w", i, err)
+			return fmt.Errorf("authority.%d: %w", i, err)
 		}
 		key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 		if !ok {
-			return nil, fmt.Errorf("authority.%d: must have an ECDSA key", i)
+			return fmt.Errorf("authority.%d: must have an ECDSA key", i)
 		}
 		to.cert, to.key = pair.Leaf, key
 	}
 	ca.once.Do(func() {})
-	return ca, nil
+	l.cloud.ca = ca
+	return nil
 }
 
 // resolve finds and checks what can be found only at the end.
