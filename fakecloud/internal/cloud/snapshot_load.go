@@ -27,6 +27,8 @@ type Snapshot struct {
 	Extra []SnapshotLine
 	cloud *Cloud // it does not run; nil if the disk is empty
 	disk  Disk   // that it was read from; nil for a file
+	// earlier is whether an earlier version wrote it: the lines of load balancers or firewalls have their servers.
+	earlier bool
 }
 
 // loader reads a snapshot into a cloud that does not run.

@@ -251,6 +251,7 @@ func loadLoadBalancer(l *loader, saved *savedLoadBalancer) (*LoadBalancer, error
 	}
 	for i := range lb.Targets {
 		if t := &lb.Targets[i]; t.Type == "label_selector" {
+			l.snapshot.earlier = l.snapshot.earlier || t.Targets.Len() > 0
 			selector, err := store.ParseSelector(t.Selector)
 			if err != nil {
 				return nil, fmt.Errorf("targets.%d.selector: %w", i, err)
@@ -310,6 +311,9 @@ func loadFirewall(l *loader, saved *savedFirewall) (*Firewall, error) {
 	f.inForce, f.setting, f.targets, f.applied = f.Rules, saved.Setting, store.NewAscending(lessTarget), saved.Applied
 	if f.setting {
 		f.inForce = saved.InForce
+	}
+	for _, t := range saved.Targets {
+		l.snapshot.earlier = l.snapshot.earlier || t.Server != 0 || len(t.Selected)+len(t.Coming) > 0
 	}
 	return f, l.firewallTargets(f, saved.Targets)
 }

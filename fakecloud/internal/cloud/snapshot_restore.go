@@ -18,7 +18,7 @@ func (c *Cloud) Restore(s *Snapshot) {
 	switch {
 	case s.disk == nil:
 		c.saver.replaceAll()
-	case s.cloud == nil:
+	case s.cloud == nil, s.earlier:
 		c.saveTo(s.disk)
 		c.saver.replaceAll()
 	default:

@@ -63,7 +63,7 @@ function forgetActions(kind) {
 
 // complete gives an updated load balancer or firewall its servers: the event has only those that changed.
 function complete({id, resource, servers}) {
-  const lists = r => r?.targets ?? r?.applied_to_resources ?? [], nested = resource.targets ? 'targets' : 'applied_to_resources';
+  const lists = r => r?.targets ?? r?.applied_to ?? [], nested = resource.targets ? 'targets' : 'applied_to_resources';
   const changed = new Set(servers.map(s => s.id)), old = lists(find(id)?.resource);
   const now = (selector, before = []) => [...before.filter(t => !changed.has(t.server.id)),
     ...servers.flatMap(s => s.targets.filter(t => t.selector === selector).map(t => t.target))];
@@ -71,7 +71,7 @@ function complete({id, resource, servers}) {
   for (const t of lists(resource)) {
     if (t.label_selector) t[nested] = now(selectorOf(t), old.find(o => selectorOf(o) === selectorOf(t))?.[nested]);
   }
-  resource.applied_to_resources?.push(...now(undefined, old.filter(t => t.server)));
+  resource.applied_to?.push(...now(undefined, old.filter(t => t.server)));
 }
 
 function apply(e) {
