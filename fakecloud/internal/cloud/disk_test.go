@@ -486,3 +486,26 @@ func TestTheTimeGoesOnWithoutTheProgram(t *testing.T) {
 		})
 	}
 }
+
+// TestADiskOfTheVersionBefore puts the servers of a firewall into its line, as that version did, and ends the process after one changed.
+func TestADiskOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
+	d := &memoryDisk{}
+	onDisk(t, p.cloud, d)
+	ids := labelledServers(t, p, 3, "role", "web")
+	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f", ApplyTo: []FirewallTarget{{Selector: "role=web"}}})
+	check(t, err)
+	p.cloud.Close()
+	firewall, target := entryKey{kind: string(KindFirewall), project: 1, id: f.ID}, entryKey{kind: lineTarget, project: 1, id: f.ID}
+	maps.DeleteFunc(d.data, func(k string, _ []byte) bool { return strings.HasPrefix(k, string(target.bytes())) })
+	f, _ = p.View().Firewalls.Get(f.ID)
+	saved := saveFirewall(f)
+	saved.Targets[0].Selected = ids
+	d.data[string(firewall.bytes())] = (&entry{entryKey{}, saved}).encode()
+	p, _ = serverCloud(t, Options{Profile: ProfileInstant})
+	onDisk(t, p.cloud, d)
+	_, err = p.UpdateServer(ids[0], UpdateResource{Labels: map[string]string{}})
+	check(t, err)
+	sameOnDisk(t, p.cloud, d)
+}
