@@ -32,7 +32,7 @@ type Event struct {
 	// Old and New are the resource before and after the change, such as a *Server for KindServer. Old is nil
 	// if it was created, New is nil if it was deleted. They must not be changed.
 	Old, New any
-	// Servers are those that became targets of a load balancer's label selectors or of a firewall, changed as such or ceased to be some.
+	// Servers are the ascending ids of the servers that may be other targets of the load balancer's label selectors or of the firewall now.
 	Servers []int64
 	// State is the whole project after all events of the batch: see [Subscription.NextBatch]. It is the state right after the event
 	// only while the event is encoded for [Cloud.SubscribeEncoded]. It needs little memory: states share what has not changed.
@@ -88,9 +88,16 @@ func (h *eventHub) add(tx *Tx, continues bool) {
 	if n := len(tx.log.Changes); cap(h.next)-len(h.next) < n {
 		h.next = slices.Grow(h.next, max(n, len(h.next)))
 	}
-	servers := map[int64][]int64{}
-	for _, t := range tx.targets {
-		servers[t.owner] = append(servers[t.owner], t.server)
+	var servers map[int64][]int64 // by load balancer or firewall
+	if len(tx.targets) > 0 {
+		servers = map[int64][]int64{}
+		for _, t := range tx.targets {
+			servers[t.owner] = append(servers[t.owner], t.server)
+		}
+		for owner, ids := range servers {
+			slices.Sort(ids)
+			servers[owner] = slices.Compact(ids)
+		}
 	}
 	texts := make([]eventText, len(tx.log.Changes))
 	for i, c := range tx.log.Changes {
@@ -100,7 +107,7 @@ func (h *eventHub) add(tx *Tx, continues bool) {
 		h.seq++
 		h.next = append(h.next, Event{
 			Seq: h.seq, Time: tx.now, Project: tx.project.id, Kind: c.Kind, ID: c.ID, Old: c.Old, New: c.New, State: tx.State,
-			Type: EventUpdated, Servers: slices.Compact(slices.Sorted(slices.Values(servers[c.ID]))), text: &texts[i],
+			Type: EventUpdated, Servers: servers[c.ID], text: &texts[i],
 		})
 		e := &h.next[len(h.next)-1]
 		switch {

@@ -158,7 +158,7 @@ func (e targetChange) finish(tx *Tx, stays bool) {
 	})
 	if !stays {
 		tx.indexTarget(id, t, false)
-		tx.noteTargets(f.Ref(), append(t.Servers(), t.coming.Items()...)...)
+		tx.noteTargets(f.ID, append(t.Servers(), t.coming.Items()...)...)
 	}
 	tx.refreshFirewall(id, []FirewallTarget{t})
 }

@@ -153,7 +153,7 @@ func (tx *Tx) refreshFirewallsOf(server int64, changed ...int64) {
 		if !ok {
 			continue
 		}
-		tx.noteTargets(f.Ref(), server)
+		tx.noteTargets(f.ID, server)
 		if t, ok := f.targets.Get(FirewallTarget{Server: server}); ok {
 			now = append(now, ServerFirewall{id, f.setting || t.pending, f.filters(s)})
 		}
@@ -225,7 +225,7 @@ func (tx *Tx) refreshSelectors(f *Firewall, s *Server, selectable bool) (shown S
 		}
 	}
 	if changed != f {
-		tx.noteTargets(f.Ref(), s.ID)
+		tx.noteTargets(f.ID, s.ID)
 		tx.Firewalls.Put(changed)
 	}
 	return ServerFirewall{f.ID, f.setting || pending, changed.filters(s)}, selected
@@ -238,7 +238,7 @@ func (tx *Tx) leaveFirewalls(server int64) {
 		return
 	}
 	for _, shown := range s.Firewalls {
-		tx.noteTargets(Ref{KindFirewall, shown.ID}, server)
+		tx.noteTargets(shown.ID, server)
 		tx.Firewalls.Update(shown.ID, func(f *Firewall) {
 			f.targets.Delete(FirewallTarget{Server: server})
 			for _, t := range slices.Collect(f.selectors()) {

@@ -74,7 +74,7 @@ func (p Project) ReportTargetHealth(lb int64, reports []HealthReport) {
 				return h
 			}); ok {
 				now = changed
-				tx.noteTargets(old.Ref(), r.Server)
+				tx.noteTargets(old.ID, r.Server)
 			}
 		}
 		if now != old {
@@ -262,7 +262,7 @@ func (e serverHealth) due(tx *Tx) {
 		if old, ok := tx.LoadBalancers.Get(id); ok {
 			if lb, ok := old.withServerHealth(e.Server, &shared, tx.healthNow(old)); ok {
 				tx.LoadBalancers.Put(lb)
-				tx.noteTargets(lb.Ref(), e.Server)
+				tx.noteTargets(lb.ID, e.Server)
 			}
 		}
 	}

@@ -116,12 +116,16 @@ func (all *sharedTargets) find(lb *LoadBalancer, t *LoadBalancerTarget) (Selecte
 	for i := range all.sets {
 		s := &all.sets[i]
 		if s.before == t.Targets && s.selector == t.Selector && s.target.UsePrivateIP == t.UsePrivateIP && s.network == lb.network() &&
-			slices.EqualFunc(s.target.Health, lb.Services,
-				func(h TargetHealth, s LoadBalancerService) bool { return h.ListenPort == s.ListenPort }) {
+			s.target.hasHealthFor(lb.Services) {
 			return s.after, true
 		}
 	}
 	return Selected{}, false
+}
+
+// hasHealthFor reports whether a target has a health for each service, in their order.
+func (t *LoadBalancerTarget) hasHealthFor(services []LoadBalancerService) bool {
+	return slices.EqualFunc(t.Health, services, func(h TargetHealth, s LoadBalancerService) bool { return h.ListenPort == s.ListenPort })
 }
 
 // add returns the set of a label selector with a target added. Load balancers may share the set.

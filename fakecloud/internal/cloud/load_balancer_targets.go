@@ -321,7 +321,7 @@ func (tx *Tx) refreshTargetsIn(affected []int64, server int64) {
 		if changed, ok := tx.resolveServer(lb, server, s, &shared); ok {
 			changed.Revision++
 			tx.LoadBalancers.Replace(entry, changed)
-			tx.noteTargets(lb.Ref(), server)
+			tx.noteTargets(lb.ID, server)
 			lb = changed
 		}
 		for t := range lb.targetsOf(&finder) {

@@ -10,23 +10,20 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
-// targetServer is a server that is a target of a firewall, or of a load balancer by its label selectors. They may have thousands of them.
-type targetServer struct {
-	kind          store.Kind // of the owner
-	owner, server int64
-}
+// targetServer is a server as a target of a firewall, or of the label selectors of a load balancer. An owner may have thousands.
+type targetServer struct{ owner, server int64 }
 
-// noteTargets notes that servers may have become targets of a load balancer or firewall, changed as such or ceased to be some.
-func (tx *Tx) noteTargets(owner Ref, servers ...int64) {
+// noteTargets notes servers that may be other targets of a load balancer or firewall now.
+func (tx *Tx) noteTargets(owner int64, servers ...int64) {
 	if tx.cloud.saver == nil && tx.cloud.events.subscribers == 0 {
 		return
 	}
 	for _, id := range servers {
-		tx.targets = append(tx.targets, targetServer{owner.Kind, owner.ID, id})
+		tx.targets = append(tx.targets, targetServer{owner, id})
 	}
 }
 
-// noteSelected notes the servers of all label selectors with another set of servers than before.
+// noteSelected notes the servers of each label selector whose set of servers changed.
 func (tx *Tx) noteSelected(lb *LoadBalancer, before []LoadBalancerTarget) {
 	sets := func(targets []LoadBalancerTarget) map[string]Selected {
 		all := map[string]Selected{}
@@ -42,7 +39,7 @@ func (tx *Tx) noteSelected(lb *LoadBalancer, before []LoadBalancerTarget) {
 		for selector, set := range pair[0] {
 			if set != pair[1][selector] {
 				for t := range set.All() {
-					tx.noteTargets(lb.Ref(), t.Server)
+					tx.noteTargets(lb.ID, t.Server)
 				}
 			}
 		}
@@ -83,7 +80,7 @@ func (lb *LoadBalancer) WithoutServers() *LoadBalancer {
 	return lb.withTargets(targets)
 }
 
-// WithoutServers returns the firewall with its label selectors only, which select no server.
+// WithoutServers returns the firewall with its label selectors only. They select no server.
 func (f *Firewall) WithoutServers() *Firewall {
 	c := *f
 	c.targets = store.NewAscending(lessTarget)
@@ -94,8 +91,8 @@ func (f *Firewall) WithoutServers() *Firewall {
 	return &c
 }
 
-// savedTargetServer is a separate line, so that a change of one server costs the same for any number of targets. Of a label selector, the
-// line of the load balancer or firewall has no servers.
+// savedTargetServer is a separate line: a change of one server costs the same for any number of targets. The line of the load balancer or
+// firewall lacks these servers.
 type savedTargetServer struct {
 	LoadBalancer int64                 `json:"load_balancer,omitzero"`
 	Firewall     int64                 `json:"firewall,omitzero"`
@@ -138,7 +135,7 @@ func (t targetServer) entry(project int64, st *State) (e entry, ok bool) {
 func (st *State) targetServers(yield func(targetServer) bool) {
 	for lb := range st.LoadBalancers.All() {
 		for _, id := range serversOf(lb.Targets) {
-			if !yield(targetServer{KindLoadBalancer, lb.ID, id}) {
+			if !yield(targetServer{lb.ID, id}) {
 				return
 			}
 		}
@@ -150,7 +147,7 @@ func (st *State) targetServers(yield func(targetServer) bool) {
 		}
 		slices.Sort(ids)
 		for _, id := range slices.Compact(ids) {
-			if !yield(targetServer{KindFirewall, f.ID, id}) {
+			if !yield(targetServer{f.ID, id}) {
 				return
 			}
 		}
@@ -181,10 +178,9 @@ func (l *loader) targetServer(saved *savedTargetServer) error {
 	return nil
 }
 
-// health checks the health of a target. With a data plane, which has yet to probe it, the health is unknown.
+// health checks the health of a target. With a data plane, the health is unknown until the first probe.
 func (l *loader) health(lb *LoadBalancer, t *LoadBalancerTarget) error {
-	if !slices.EqualFunc(t.Health, lb.Services,
-		func(h TargetHealth, s LoadBalancerService) bool { return h.ListenPort == s.ListenPort }) {
+	if !t.hasHealthFor(lb.Services) {
 		return errors.New("targets: must have a health for each service, in the order of the services")
 	}
 	if l.cloud.healthRule == HealthReported {
