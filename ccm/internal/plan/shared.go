@@ -63,7 +63,7 @@ func portsOfOthers(lb *hcloud.LoadBalancer, uid string) map[int]string {
 	}
 	owner := lb.Labels[LabelServiceUID]
 	for _, other := range append(GuestsOf(lb), owner) {
-		if other == uid || other == "" || owner == "" {
+		if other == uid || other == "" {
 			continue
 		}
 		for port := range PortsOf(lb, other) {

@@ -24,9 +24,17 @@ func TestAGuestOfAnotherClusterIsNone(t *testing.T) {
 // Two Services want a port at the same time: the second to record it does not get it.
 func TestAPortIsRecordedForOneService(t *testing.T) {
 	t.Parallel()
-	lb := &hcloud.LoadBalancer{Labels: recorded(nil, owns("owner", 80), joins("guest", 443))}
-	for _, op := range []Op{{Kind: OpRecord, UID: "owner", Ports: []int{80, 443}},
-		{Kind: OpRecord, UID: "guest", Guest: true, Ports: []int{80, 443}}} {
+	lb := &hcloud.LoadBalancer{Labels: recorded(nil, owns("owner", 80), joins("guest", 443), joins("other", 9080))}
+	ownerless := &hcloud.LoadBalancer{Labels: recorded(nil, joins("guest", 443), joins("other", 9080))} // a person removed its label
+	for _, test := range []struct {
+		lb *hcloud.LoadBalancer
+		op Op
+	}{
+		{lb, Op{Kind: OpRecord, UID: "owner", Ports: []int{80, 443}}},
+		{lb, Op{Kind: OpRecord, UID: "guest", Guest: true, Ports: []int{80, 443}}},
+		{ownerless, Op{Kind: OpRecord, UID: "guest", Guest: true, Ports: []int{443, 9080}}},
+	} {
+		lb, op := test.lb, test.op
 		if got, err := RecordAfter(lb, op); err == nil || !strings.Contains(err.Error(), "belongs to the Service with UID") {
 			t.Errorf("%s: got %v, %v", op.UID, got, err)
 		}
@@ -36,7 +44,7 @@ func TestAPortIsRecordedForOneService(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := &hcloud.LoadBalancer{Labels: got.Encode()}
-	if !PortsOf(now, "guest")[8443] || !PortsOf(now, "owner")[80] || !slices.Equal(GuestsOf(now), []string{"guest"}) {
+	if !PortsOf(now, "guest")[8443] || !PortsOf(now, "owner")[80] || !slices.Equal(GuestsOf(now), []string{"guest", "other"}) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if _, err := RecordAfter(lb, Op{Kind: OpRecord, UID: "stranger", Guest: true}); err == nil {

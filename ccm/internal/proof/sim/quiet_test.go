@@ -73,14 +73,20 @@ func (g *guard) quiet() error {
 			return fmt.Errorf("Service %s: %w", s.Name, err)
 		}
 	}
+	protected := map[int64]bool{} // certificates that a load balancer uses that nobody may delete
 	for _, lb := range g.sortedLBs() {
 		uid := lb.Labels[uidLabel]
+		for _, service := range lb.Services {
+			for _, c := range service.HTTP.Certificates {
+				protected[c.ID] = protected[c.ID] || lb.Protection.Delete
+			}
+		}
 		if uid != "" && g.person[lb.ID].IsZero() && g.serviceByUID(uid) == nil && !lb.Protection.Delete {
 			return fmt.Errorf("load balancer %d (%s) is an orphan of %s", lb.ID, lb.Name, uid)
 		}
 	}
 	for id, c := range g.certs {
-		if uid := c.Labels[uidLabel]; uid != "" && g.serviceByUID(uid) == nil {
+		if uid := c.Labels[uidLabel]; uid != "" && g.serviceByUID(uid) == nil && !protected[id] {
 			return fmt.Errorf("certificate %d is an orphan of %s", id, uid)
 		}
 	}
