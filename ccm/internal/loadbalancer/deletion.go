@@ -11,6 +11,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
@@ -62,21 +63,49 @@ func (l *Controller) wasDeleted(ctx context.Context, svc *corev1.Service) (bool,
 }
 
 // checkUnwanted returns an error if the Service, as the API server has it now, wants its load balancer. The service controller may have
-// read it before its type changed back. A list needs no permission that an earlier version lacked.
+// read it before its type changed back.
 func (l *Controller) checkUnwanted(ctx context.Context, svc *corev1.Service) error {
+	now, err := l.readAgain(ctx, svc)
+	if err != nil {
+		return fmt.Errorf("deleting the load balancer: %w", err)
+	}
+	if now != svc && now != nil && plan.WantsLoadBalancer(now) {
+		return errors.New("deleting the load balancer: the Service wants it again: nothing was changed; will follow the Service")
+	}
+	return nil
+}
+
+// checkHeld returns an error unless the Service, as the API server has it now, wants a load balancer and has the finalizer. A sync that
+// follows the end of a deletion at once is given a Service whose finalizer is gone already. It could vanish, and leave the new load
+// balancer behind.
+func (l *Controller) checkHeld(ctx context.Context, svc *corev1.Service) error {
+	now, err := l.readAgain(ctx, svc)
+	switch {
+	case err != nil:
+		return fmt.Errorf("creating the load balancer: %w", err)
+	case now != svc && (now == nil || !plan.WantsLoadBalancer(now) || !servicehelpers.HasLBFinalizer(now)):
+		return fmt.Errorf("creating the load balancer: the Service does not want it any more, or lacks the finalizer %s: nothing was "+
+			"changed; will follow the Service", servicehelpers.LoadBalancerCleanupFinalizer)
+	}
+	return nil
+}
+
+// readAgain returns the Service as the API server has it now; nil: it is gone. A list needs no permission that an earlier version lacked.
+// Without an API server it returns svc itself.
+func (l *Controller) readAgain(ctx context.Context, svc *corev1.Service) (*corev1.Service, error) {
 	if l.Kube == nil {
-		return nil
+		return svc, nil
 	}
 	services, err := l.Kube.CoreV1().Services(svc.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + svc.Name})
 	if err != nil {
-		return fmt.Errorf("deleting the load balancer: reading the Service again: %w", err)
+		return nil, fmt.Errorf("reading the Service again: %w", err)
 	}
-	for _, now := range services.Items {
-		if now.UID == svc.UID && plan.WantsLoadBalancer(&now) {
-			return errors.New("deleting the load balancer: the Service wants it again: nothing was changed; will follow the Service")
+	for i := range services.Items {
+		if now := &services.Items[i]; now.UID == svc.UID {
+			return now, nil
 		}
 	}
-	return nil
+	return nil, nil //nolint:nilnil // documented
 }
 
 // mark gives a load balancer the ownership labels that it lacks, such as that of a new HCLOUD_CLUSTER_ID: its deletion may wait for

@@ -198,6 +198,7 @@ func TestWhatAVanishedServiceHasLeftIsDeletedLater(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	cloud := w.providerIn("")
 	w.ensure(cloud, newService("web", nil, 80))
+	controllerOf(cloud).Kube = fake.NewClientset()
 	r, _ := w.resyncOf(cloud)
 	w.refuse(func(r request) bool { return strings.HasPrefix(r.what, "DELETE") })
 	r.SyncLoadBalancers(t.Context())
@@ -272,8 +273,43 @@ func TestADeletionReadsTheNewestService(t *testing.T) {
 				if err := tryRemove(t.Context(), cloud, stale); err != nil || len(w.loadBalancers()) != 0 {
 					t.Fatalf("%s: %v; %d load balancers", what, err, len(w.loadBalancers()))
 				}
+				controllerOf(cloud).Kube = nil
 				w.ensure(cloud, svc)
 			}
+		})
+	}
+}
+
+// A sync follows the end of a deletion, and the cache of the service controller has the Service with its finalizer still. The user deletes
+// the Service, and it vanishes.
+func TestACreationReadsTheNewestService(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*corev1.Service){
+		"another":    func(s *corev1.Service) { *s = *anew(s) },
+		"released":   func(s *corev1.Service) { s.Finalizers = nil },
+		"type":       func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP },
+		"unreadable": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 1)
+			cloud, svc := w.provider(), newService("web", nil, 80)
+			now := svc.DeepCopy()
+			kube := fake.NewClientset()
+			if change != nil {
+				change(now)
+				kube = fake.NewClientset(now)
+			} else {
+				kube.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, errors.New("the API server is away")
+				})
+			}
+			controllerOf(cloud).Kube = kube
+			if _, err := w.tryEnsure(cloud, svc); err == nil || len(w.loadBalancers()) != 0 {
+				t.Fatalf("%v; %d load balancers", err, len(w.loadBalancers()))
+			}
+			controllerOf(cloud).Kube = fake.NewClientset(svc)
+			w.ensure(cloud, svc)
 		})
 	}
 }

@@ -27,6 +27,7 @@ func (w *world) providerIn(uid string, change ...func(*ccm.Config)) *ccm.Cloud {
 	stop := make(chan struct{})
 	w.t.Cleanup(func() { close(stop) })
 	cloud.Initialize(clients{kube}, stop)
+	controllerOf(cloud).Kube = nil // it has no Services
 	return cloud
 }
 

@@ -97,6 +97,9 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 		return err
 	}
 	if lb == nil {
+		if err := s.checkHeld(ctx, s.asked); err != nil {
+			return err
+		}
 		if lb, planned, notes, err = s.obtain(ctx, planned, notes); err != nil {
 			return err
 		}

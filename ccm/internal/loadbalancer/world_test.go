@@ -35,6 +35,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -351,11 +352,12 @@ func (w *world) must(err error) {
 	w.clock.Step(time.Minute)
 }
 
-// newService returns a Service of type LoadBalancer.
+// newService returns a Service of type LoadBalancer, with the service controller's finalizer.
 func newService(name string, annotations map[string]string, ports ...int32) *corev1.Service {
 	svc := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{}},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{},
+			Finalizers: []string{servicehelpers.LoadBalancerCleanupFinalizer}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 	}
 	annotate(svc, annotations)
 	setPorts(svc, ports...)

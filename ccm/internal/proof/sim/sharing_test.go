@@ -10,6 +10,8 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // This file says whose settings a shared load balancer has. When its owner goes, those of the load balancer as a whole stay, until
@@ -42,6 +44,11 @@ func (g *guard) ownerChanges(before, after *hcloud.LoadBalancer) {
 	was := before.Labels[uidLabel]
 	if after.Labels[uidLabel] == "" {
 		g.ended[after.ID] = time.Now()
+	}
+	if heir := g.serviceByUID(after.Labels[uidLabel]); heir != nil {
+		for _, port := range plan.RecordOf(before).Guests[string(heir.UID)] {
+			g.allow(heir, port) // the guest's port was public
+		}
 	}
 	switch {
 	case was == "":
