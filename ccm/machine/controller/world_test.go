@@ -446,7 +446,7 @@ func deployment(n int32, serverType string) *v1alpha1.MachineDeployment {
 	pool := map[string]string{"pool": "a"}
 	return &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pool-a"},
-		Spec: v1alpha1.MachineDeploymentSpec{Replicas: &n,
+		Spec: v1alpha1.MachineDeploymentSpec{MachineSetSpec: v1alpha1.MachineSetSpec{Replicas: &n,
 			HealthCheck: v1alpha1.HealthCheck{UnhealthyTimeout: &metav1.Duration{Duration: 15 * time.Second}},
 			Selector:    v1alpha1.LabelSelector{MatchLabels: pool}, Template: v1alpha1.MachineTemplate{
 				Metadata: v1alpha1.ObjectMeta{Labels: pool},
@@ -456,7 +456,7 @@ func deployment(n int32, serverType string) *v1alpha1.MachineDeployment {
 					ProviderSpec: v1alpha1.ProviderSpec{CloudProvider: hetzner.Name,
 						CloudProviderSpec: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"serverType":%q}`, serverType)}},
 				},
-			}},
+			}}},
 	}
 }
 

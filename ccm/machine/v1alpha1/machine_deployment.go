@@ -26,26 +26,12 @@ type MachineDeployment struct {
 }
 
 // MachineDeploymentSpec is what a MachineDeployment should be.
-//
-// +kubebuilder:validation:XValidation:rule="self.selector.matchLabels.all(k, has(self.template.metadata.labels) && k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k])",message="template.metadata.labels must contain selector.matchLabels"
 type MachineDeploymentSpec struct {
-	// Replicas is the number of Machines. Default: 1.
-	// +optional
-	// +kubebuilder:default=1
-	// +kubebuilder:validation:Minimum=0
-	Replicas *int32 `json:"replicas,omitempty"`
-	// Selector selects the Machines and MachineSets.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="selector must not change"
-	Selector LabelSelector `json:"selector"`
-	// Template is what the Machines look like. A change of it replaces them all.
-	Template MachineTemplate `json:"template"`
+	// MachineSetSpec is that of the newest MachineSet. A change of its template replaces all Machines.
+	MachineSetSpec `json:",inline"`
 	// Strategy says how Machines are replaced.
 	// +optional
 	Strategy Strategy `json:"strategy,omitempty"`
-	// MinReadySeconds is how long a Node must have been ready before its Machine counts as available. Default: 0.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 	// RevisionHistoryLimit is the number of MachineSets without Machines that are kept. Default: 1.
 	// +optional
 	// +kubebuilder:default=1
@@ -54,14 +40,6 @@ type MachineDeploymentSpec struct {
 	// Paused stops the replacement of Machines, and scaling.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-	// DeletePolicy says which Machines are deleted first when there are too many: see MachineSet.
-	// +optional
-	// +kubebuilder:default=Newest
-	// +kubebuilder:validation:Enum=Newest;Oldest;Random
-	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
-	// HealthCheck says when a Machine is replaced.
-	// +optional
-	HealthCheck HealthCheck `json:"healthCheck,omitempty"`
 }
 
 // Strategy says how Machines are replaced: new ones are made before old ones are deleted, as far as the limits allow.
