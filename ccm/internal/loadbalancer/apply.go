@@ -16,15 +16,15 @@ import (
 // applyOps sends the operations one by one and waits for each action, because the API locks a load
 // balancer during an action. An operation that fails holds up only what needs it (see plan.Op); the error is
 // a apicall.Errors. If what should bring a target back fails too, a target may be missing: then no other one is
-// removed. An error of the optional check ends it before an operation. It returns the operations that succeeded, even with an error.
+// removed, as none is before others were added (see plan.Op). An error of the optional check ends it before an operation. It returns the operations that succeeded, even with an error.
 func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops []plan.Op, check func(plan.Op) error) (done []plan.Op,
 	err error) {
 	failed := map[plan.Part]bool{}
-	missing := false
+	missing, added, refused := false, 0, 0
 	var errs apicall.Errors
 	for _, op := range ops {
-		if failed[op.Part] || slices.ContainsFunc(op.Needs, func(p plan.Part) bool { return failed[p] }) || missing &&
-			op.Kind == plan.OpRemoveTarget {
+		if failed[op.Part] || slices.ContainsFunc(op.Needs, func(p plan.Part) bool { return failed[p] }) ||
+			op.Kind == plan.OpRemoveTarget && (missing || added < max(op.Least, op.After-refused)) {
 			failed[op.Part] = true
 			continue
 		}
@@ -35,11 +35,16 @@ func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops 
 			}
 		}
 		err := l.apply(ctx, lb, op)
+		adds := op.Kind == plan.OpAddTarget && op.Undo == nil
 		if err == nil {
-			done = append(done, op)
+			if done = append(done, op); adds {
+				added++
+			}
 			continue
 		}
-		failed[op.Part] = true
+		if failed[op.Part] = true; adds && isRefusal(ctx, err) {
+			refused++
+		}
 		errs = append(errs, &partError{lb: lb, op: op, err: err})
 		if endsSync(ctx, err) {
 			break
@@ -144,6 +149,12 @@ func (e *partError) Unwrap() error { return e.err }
 
 // StableText implements what apicall.StableText asks for.
 func (e *partError) StableText() string { return e.Error() }
+
+// isRefusal reports whether the API has refused a request for what it asks: another one may succeed.
+func isRefusal(ctx context.Context, err error) bool {
+	status := apicall.StatusOf(err)
+	return status >= http.StatusBadRequest && status < http.StatusInternalServerError && !endsSync(ctx, err)
+}
 
 // endsSync reports whether the error concerns the whole load balancer or this process: further operations
 // would fail too, and each would cost calls.

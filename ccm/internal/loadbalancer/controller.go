@@ -62,6 +62,8 @@ type Controller struct {
 	issuances map[int64]time.Time
 	// lingering holds by UID since when targets wait before they leave.
 	lingering map[string]wait
+	// refused holds by UID the servers that the API refuses as targets.
+	refused map[string]map[int64]bool
 	// Waits receives a signal when targets wait for another one to be healthy.
 	Waits chan struct{}
 }
@@ -74,7 +76,8 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 		client: waiter.Client, waiter: waiter, slow: &apicall.SlowActions{Waiter: waiter}, servers: servers, network: network,
 		evidence: e, store: inventory.NewLoadBalancers(waiter.Client, clk, e, defaults), defaults: defaults, events: events, own: own,
 		managed: map[string]*corev1.Service{}, issuances: map[int64]time.Time{}, lingering: map[string]wait{},
-		Waits: make(chan struct{}, 1),
+		refused: map[string]map[int64]bool{},
+		Waits:   make(chan struct{}, 1),
 	}
 	l.certs = apicall.NewCache(clk, inventory.MaxLoadBalancerAge, apicall.Listing("certificates", l.client.Certificate.All))
 	l.types = apicall.NewCache(clk, maxCatalogueAge, apicall.Listing("load balancer types", l.client.LoadBalancerType.All))
@@ -161,7 +164,7 @@ func (l *Controller) EnsureLoadBalancer(ctx context.Context, _ string, svc *core
 // Publish writes the status of a Service after a sync that failed in some part. The service controller
 // does not write it then, and clients need the addresses that serve traffic.
 func (l *Controller) Publish(svc *corev1.Service, status *corev1.LoadBalancerStatus) {
-	if status == nil || len(status.Ingress) == 0 {
+	if status == nil {
 		return
 	}
 	if err := PatchStatus(l.Kube, svc, status); err != nil {
@@ -289,6 +292,7 @@ func (l *Controller) unmanage(svc *corev1.Service) {
 	defer l.mu.Unlock()
 	delete(l.managed, string(svc.UID))
 	delete(l.lingering, string(svc.UID))
+	delete(l.refused, string(svc.UID))
 }
 
 // ManagedServices returns the Services that want load balancers, by UID.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -26,29 +24,19 @@ func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, no
 			lb, created, err = s.createOrAdopt(ctx, s.svc, planned)
 		}
 	}
-	if refusesTargets(err) && len(planned.Targets) > 0 {
-		refused := planned
-		if err := s.confirmTargets(ctx); err != nil { // what was known about the servers may be old
-			return nil, nil, nil, err
-		}
-		planned, notes = plan.Compute(s.in)
-		if slices.Equal(planned.Targets, refused.Targets) && maps.Equal(planned.IPv6, refused.IPv6) {
-			return nil, nil, nil, err
-		}
-		lb, created, err = s.createOrAdopt(ctx, s.svc, planned)
+	bare := len(planned.Targets) > 0 && isRefusal(ctx, err) &&
+		!hcloud.IsError(err, hcloud.ErrorCodeUniquenessError, hcloud.ErrorCodeResourceLimitExceeded)
+	if bare { // because of a target, perhaps: added one by one, it does not hold up the others
+		without := *planned
+		without.Targets = nil
+		lb, created, err = s.createOrAdopt(ctx, s.svc, &without)
 	}
 	s.result.Created = created
-	if err == nil && !created { // adopted: it has settings of its own
+	if err == nil && (!created) { // an adopted one has settings of its own
 		s.readSettings(lb)
 		planned, notes, err = s.prepare(ctx, lb)
 	}
 	return lb, planned, notes, err
-}
-
-// refusesTargets reports whether the cloud may have refused a new load balancer because of its targets.
-func refusesTargets(err error) bool {
-	return hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound, "resolve_cloud_public_targets_error",
-		"resolve_cloud_private_targets_error")
 }
 
 // createOrAdopt returns a load balancer for a Service that has none. It adopts a load balancer with the

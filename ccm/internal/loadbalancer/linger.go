@@ -1,6 +1,8 @@
 package loadbalancer
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudapi "k8s.io/cloud-provider/api"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
@@ -37,12 +40,25 @@ type wait struct {
 	targets int
 }
 
-// lingerOver reports whether the Service's targets have waited long enough.
-func (l *Controller) lingerOver(uid string) bool {
+// waited reports whether the Service's targets have waited long enough, and returns those for which they need not wait.
+func (l *Controller) waited(uid string) (lingerOver bool, refused map[int64]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w, waits := l.lingering[uid]
-	return waits && l.waiter.Clock.Since(w.since) >= maxLinger
+	return waits && l.waiter.Clock.Since(w.since) >= maxLinger, l.refused[uid]
+}
+
+// noteRefused remembers the servers that the API has refused as targets, by the error of the operations.
+func (l *Controller) noteRefused(ctx context.Context, uid string, err error) {
+	refused := map[int64]bool{}
+	for _, e := range apicall.EachError(err) {
+		if part, ok := errors.AsType[*partError](e); ok && part.op.Kind == plan.OpAddTarget && isRefusal(ctx, part.err) {
+			refused[part.op.Target.ServerID] = true
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused[uid] = refused
 }
 
 // noteLingering remembers since when targets wait, and has the comparison look again. It reports an error if one cannot go on even

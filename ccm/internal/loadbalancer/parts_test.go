@@ -14,6 +14,8 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
@@ -256,5 +258,104 @@ func TestAnErrorOfTheWholeLoadBalancerEndsTheSync(t *testing.T) {
 				t.Errorf("sent %v, want one operation", kinds)
 			}
 		})
+	}
+}
+
+// refuseServers makes the API refuse these servers as targets, also within the creation of a load balancer.
+func (w *world) refuseServers(ids ...int64) {
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if r.Method != http.MethodPost {
+			return nil
+		}
+		text, err := json.Marshal(readRequest(w.t, r).body)
+		w.must(err)
+		for _, id := range ids {
+			if strings.Contains(string(text), fmt.Sprintf(`"server":{"id":%d}`, id)) && !strings.HasSuffix(r.URL.Path, "/remove_target") {
+				return apiError(http.StatusUnprocessableEntity, "unsupported_error")
+			}
+		}
+		return nil
+	})
+}
+
+// One server is in another network zone, or was deleted in the meantime.
+func TestARefusedTargetHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		refused, before, after []int // indexes of nodes
+	}{
+		"a new load balancer":                      {refused: []int{0}, after: []int{0, 1, 2}},
+		"a new load balancer, all are refused":     {refused: []int{0, 1}, after: []int{0, 1}},
+		"a node is excluded, another is added":     {refused: []int{1}, before: []int{0}, after: []int{1, 2}},
+		"a node is excluded, others stay":          {refused: []int{3}, before: []int{0, 1, 2}, after: []int{1, 2, 3}},
+		"all nodes are replaced":                   {refused: []int{2}, before: []int{0, 1}, after: []int{2, 3, 4}},
+		"all nodes are replaced by a refused one":  {refused: []int{2}, before: []int{0, 1}, after: []int{2}},
+		"all nodes are replaced by one that works": {refused: []int{2, 3}, before: []int{0, 1}, after: []int{2, 3, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 5)
+			cloud, svc, all := w.provider(), newService("web", nil, 80), w.nodes
+			chosen := func(indexes []int) (nodes []*corev1.Node) {
+				for _, i := range indexes {
+					nodes = append(nodes, all[i])
+				}
+				return nodes
+			}
+			if test.before != nil {
+				w.nodes = chosen(test.before)
+				w.ensure(cloud, svc)
+			}
+			w.nodes = chosen(test.after)
+			w.refuseServers(serverIDs(chosen(test.refused))...)
+			want := serverIDs(chosen(slices.DeleteFunc(slices.Clone(test.after), func(i int) bool { return slices.Contains(test.refused, i) })))
+			if len(want) == 0 && test.before != nil {
+				want = serverIDs(chosen(test.before[:1])) // the last one that serves stays
+			}
+			w.expectError(cloud, svc, fmt.Sprintf("add_target server %d", serverIDs(chosen(test.refused))[0]), "unsupported_error")
+			w.expectError(cloud, svc)
+			w.expectTargets(want)
+			w.wire.setIntercept(nil)
+			w.ensure(cloud, svc)
+			w.expectTargets(serverIDs(w.nodes))
+		})
+	}
+}
+
+// The load balancer is found by its name, and one of two servers is refused: the Service gets its settings nevertheless.
+func TestARefusedTargetHoldsUpNoSetting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	w.create(hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+		Location: &hcloud.Location{Name: "fsn1"}})
+	svc := newService("web", map[string]string{"name": "edge", "algorithm-type": "least_connections"}, 80)
+	cloud := w.provider()
+	w.refuseServers(serverIDs(w.nodes[:1])...)
+	for range 2 {
+		w.expectError(cloud, svc, "unsupported_error")
+	}
+	w.expectTargets(serverIDs(w.nodes[1:]))
+	if got := w.theLoadBalancer().Algorithm.Type; got != hcloud.LoadBalancerAlgorithmTypeLeastConnections {
+		t.Errorf("algorithm %s", got)
+	}
+}
+
+// What the Service asks to hide must not stay in its status while a part of its load balancer fails.
+func TestAFailedSyncHidesWhatTheServiceAsksToHide(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", map[string]string{"disable-public-network": "true"}, 80)
+	kube := fake.NewClientset(svc)
+	cloud := w.provider()
+	controllerOf(cloud).Kube = kube
+	svc.Status.LoadBalancer = *w.ensure(cloud, svc)
+	w.must(kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("services"), svc, svc.Namespace))
+	annotate(svc, map[string]string{"disable-private-ingress": "true"})
+	w.addServer("n2")
+	w.refuseServers(serverIDs(w.nodes[1:])...)
+	w.expectError(cloud, svc, "unsupported_error")
+	got, err := kube.CoreV1().Services(svc.Namespace).Get(t.Context(), svc.Name, metav1.GetOptions{})
+	if err != nil || len(got.Status.LoadBalancer.Ingress) != 0 {
+		t.Errorf("%v: the Service shows %+v", err, got.Status.LoadBalancer.Ingress)
 	}
 }

@@ -86,7 +86,8 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 	if lb == nil && !s.opts.Create {
 		return errors.New("the load balancer of the Service does not exist")
 	}
-	s.in = plan.Input{Own: s.own, Nodes: nodes, LingerOver: s.lingerOver(string(s.svc.UID))}
+	s.in = plan.Input{Own: s.own, Nodes: nodes}
+	s.in.LingerOver, s.in.Refused = s.waited(string(s.svc.UID))
 	s.readSettings(lb)
 	if lb != nil && !plan.IsGuest(lb, string(s.svc.UID)) {
 		lb, err = s.evict(ctx, lb)
@@ -215,9 +216,12 @@ func (s *serviceSync) setStatus(lb *hcloud.LoadBalancer) {
 			return
 		}
 	}
-	s.result.Status = plan.Ingress(lb, s.in.Settings)
+	status := plan.Ingress(lb, s.in.Settings)
 	hidden := s.in.Settings.DisablePrivateIngress && !lb.PublicNet.Enabled
-	if len(s.result.Status.Ingress) == 0 && !hidden && len(s.errs) == 0 {
+	switch {
+	case len(status.Ingress) > 0 || hidden:
+		s.result.Status = status
+	case len(s.errs) == 0:
 		s.failed(fmt.Errorf("load balancer %d (%s) has no address yet for the Service's status", lb.ID, lb.Name))
 	}
 }
@@ -315,7 +319,7 @@ func (s *serviceSync) reconcile(ctx context.Context, planned *plan.LoadBalancer,
 	lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, []plan.Op, error) {
 	ops := plan.Diff(planned, lb)
 	if !planned.Guest {
-		ops = plan.GiveFirst(ops, lb, planned.UID)
+		ops = plan.GiveFirst(ops, lb, planned.UID, s.in.Refused)
 	}
 	if len(ops) == 0 {
 		return lb, nil, nil
@@ -330,6 +334,7 @@ func (s *serviceSync) reconcile(ctx context.Context, planned *plan.LoadBalancer,
 	klog.InfoS("Updating load balancer", "service", klog.KObj(s.svc), "loadBalancer", lb.ID, "operations", plan.DescribeOps(ops, len(ops)))
 	defer s.store.Written(planned.UID)
 	done, err := s.applyOps(ctx, lb, ops, s.checkNode)
+	s.noteRefused(ctx, planned.UID, err)
 	if len(done) > 0 {
 		s.events.Normal(s.svc, event.Updated, "Updated load balancer %d: %s", lb.ID, plan.DescribeOps(done, 6))
 	}

@@ -72,6 +72,9 @@ type Op struct {
 	// Needs lists parts without which the operation is wrong or useless. It is not sent if an earlier
 	// operation of such a part has failed.
 	Needs []Part
+	// After and Least are about the removal of a target: so many targets must have been added before, less those that the API refuses,
+	// but at least Least.
+	After, Least int
 	// Undo is sent after an error, because a failed operation may have taken effect: the part must serve traffic as before, or
 	// as planned.
 	Undo *Op

@@ -54,6 +54,7 @@ func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
 	if detaches && public {
 		changes = &first
 	}
+	kept := 0
 	for _, want := range d.plan.Targets {
 		private, exists := current[want.ServerID]
 		delete(current, want.ServerID)
@@ -65,6 +66,9 @@ func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
 			then.adds = append(then.adds, d.addTarget(want))
 		case private != want.Private:
 			changes.swaps = append(changes.swaps, d.swapTarget(want)...)
+			kept++
+		default:
+			kept++
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(current)) {
@@ -77,8 +81,8 @@ func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
 	if hides(d.plan, d.lb) && len(then.removes) == 0 {
 		hidden = then.hideFirst()
 	}
-	before, count := first.interleave(len(d.lb.Targets), d.limit(maxTargets))
-	ops, _ = then.interleave(count, d.limit(maxTargets))
+	before, count := first.interleave(len(d.lb.Targets), d.limit(maxTargets), kept)
+	ops, _ = then.interleave(count, d.limit(maxTargets), kept)
 	return before, ops, hidden
 }
 
@@ -136,14 +140,14 @@ func (c *targetChanges) hideFirst() (later []Op) {
 // afterwards.
 //
 // Targets are added while there is room, then removed and added in turns. A target is removed only if
-// the targets that were added before it, one for each removal, are there: if none can be added, none is
-// lost. Targets that only change their address come when there are most targets.
-func (c targetChanges) interleave(count, limit int) (ops []Op, left int) {
-	var added []Part
+// as many targets as removals were added before it: if none can be added, none is lost. One that the API refuses holds up no
+// removal, if another planned target is there: kept of them are there now. Targets that only change their address come when there are
+// most targets.
+func (c targetChanges) interleave(count, limit, kept int) (ops []Op, left int) {
+	added := 0
 	add := func() {
-		op := c.adds[0]
+		ops, added = append(ops, c.adds[0]), added+1
 		c.adds, count = c.adds[1:], count+1
-		ops, added = append(ops, op), append(added, op.Part)
 	}
 	for len(c.adds) > 0 && count < limit {
 		add()
@@ -152,8 +156,8 @@ func (c targetChanges) interleave(count, limit int) (ops []Op, left int) {
 	for removed := 0; len(c.removes) > 0; removed++ {
 		op := c.removes[0]
 		c.removes, count = c.removes[1:], count-1
-		if i := min(removed, len(added)-1); i >= 0 {
-			op.Needs = append(op.Needs, added[i])
+		if op.After = min(removed+1, added); kept == 0 {
+			op.Least = min(1, added)
 		}
 		ops = append(ops, op)
 		if len(c.adds) > 0 && count < limit {

@@ -604,14 +604,14 @@ func TestAnAdoptedLoadBalancerWithoutRoomGivesInTurns(t *testing.T) {
 	} {
 		lb.LoadBalancerType.MaxTargets = limit
 		delete(lb.Labels, LabelLastOwner)
-		if got := DescribeOps(GiveFirst(Diff(plan, lb), lb, testUID), 9); got != want {
+		if got := DescribeOps(GiveFirst(Diff(plan, lb), lb, testUID, nil), 9); got != want {
 			t.Errorf("with room for %d: %s", limit, got)
 		}
 	}
 	full := built(simple(nil, 80, 81))
 	full.LoadBalancerType.MaxServices = 3
 	want := "add_service tcp 82 to 30082; delete_service 81; add_service tcp 83 to 30083"
-	if got := DescribeOps(slices.DeleteFunc(GiveFirst(Diff(simple(nil, 80, 82, 83), full), full, testUID),
+	if got := DescribeOps(slices.DeleteFunc(GiveFirst(Diff(simple(nil, 80, 82, 83), full), full, testUID, nil),
 		func(op Op) bool { return op.Kind == OpRecord }), 9); got != want {
 		t.Errorf("ports: %s", got)
 	}

@@ -9,8 +9,8 @@ import (
 
 // GiveFirst orders the operations on an adopted load balancer that does not serve the Service yet. Operations that only add come first:
 // ports, targets, an attachment, room. Those that change or remove a person's settings come last, and only if all others have
-// succeeded. So do additions for which the type has no room yet.
-func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string) []Op {
+// succeeded, but for targets that the API refuses. So do additions for which the type has no room yet.
+func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string, refused map[int64]bool) []Op {
 	if IsSettled(lb, uid) {
 		return ops
 	}
@@ -40,7 +40,9 @@ func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string) []Op {
 	var added []Part
 	for _, op := range ops {
 		if gives(op) && !isTaken(op.Part) && !slices.ContainsFunc(op.Needs, isTaken) && fits(op) {
-			first, added = append(first, op), append(added, op.Part)
+			if first = append(first, op); !refused[op.Target.ServerID] {
+				added = append(added, op.Part)
+			}
 			continue
 		}
 		last = append(last, op)

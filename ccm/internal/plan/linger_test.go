@@ -64,17 +64,26 @@ func TestNoTargetChangesWhileAnotherIsNotChecked(t *testing.T) {
 			Server:       &hcloud.LoadBalancerTargetServer{Server: &hcloud.Server{ID: id}},
 			HealthStatus: []hcloud.LoadBalancerTargetHealthStatus{{ListenPort: 80, Status: status}}}
 	}
+	const healthy = hcloud.LoadBalancerTargetHealthStatusStatusHealthy
 	for status, changes := range map[hcloud.LoadBalancerTargetHealthStatusStatus]bool{
 		hcloud.LoadBalancerTargetHealthStatusStatusUnknown:   false,
 		hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy: true, // it must not hold up the others
 	} {
-		const healthy = hcloud.LoadBalancerTargetHealthStatusStatusHealthy
 		plan := &LoadBalancer{Targets: []Target{{1, true}, {2, true}, {3, true}}, Public: true}
 		readdress(plan, Input{LingerOver: true, Current: &hcloud.LoadBalancer{
 			PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true},
 			Targets:   []hcloud.LoadBalancerTarget{target(1, true, healthy), target(2, true, status), target(3, false, healthy)}}})
 		if got := plan.Targets[2].Private; got != changes {
 			t.Errorf("the other is %s: changes %t, want %t", status, got, changes)
+		}
+	}
+	for refused, changes := range map[int64]bool{4: false, 2: true} { // server 2 is no target: it is to be added, or the API refuses it
+		plan := &LoadBalancer{Targets: []Target{{1, true}, {2, true}, {3, true}}, Public: true}
+		readdress(plan, Input{Refused: map[int64]bool{refused: true}, Current: &hcloud.LoadBalancer{
+			PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true},
+			Targets:   []hcloud.LoadBalancerTarget{target(1, true, healthy), target(3, false, healthy)}}})
+		if got := plan.Targets[2].Private; got != changes {
+			t.Errorf("server %d is refused: changes %t, want %t", refused, got, changes)
 		}
 	}
 }

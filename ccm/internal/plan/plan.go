@@ -125,6 +125,8 @@ type Input struct {
 	Unread bool
 	// LingerOver is set if targets have waited long enough for others to be healthy, so that one of them leaves.
 	LingerOver bool
+	// Refused holds the servers that the API last refused as targets of the Service: nothing waits for them.
+	Refused map[int64]bool
 	// NetworkID of HCLOUD_NETWORK; 0 without a network.
 	NetworkID int64
 	// PrimaryIPv4 and PrimaryIPv6 are those of a new load balancer, if the Service chooses them.

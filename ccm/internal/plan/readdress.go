@@ -76,6 +76,7 @@ func look(plan *LoadBalancer, in Input, now map[int64]hcloud.LoadBalancerTarget)
 			s.ready, s.unknown = s.ready && !isUnknown(t), s.unknown || isUnknown(t) // it may just have got this one
 		case is && IsHealthy(t):
 			s.proven = true
+		case !is && in.Refused[want.ServerID]:
 		case is && in.Servers[want.ServerID] != nil && in.Servers[want.ServerID].Status == hcloud.ServerStatusOff: // with any address
 		default:
 			s.ready, s.missing, s.unknown = false, s.missing || !is, s.unknown || isUnknown(t)

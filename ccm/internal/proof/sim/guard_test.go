@@ -57,6 +57,8 @@ type guard struct {
 	// deletedServer holds servers that a person deletes, lost also those that are detached: the cloud drops
 	// them as targets.
 	deletedServer, lost map[int64]bool
+	// unfit holds the names of servers that the cloud refuses as targets.
+	unfit map[string]bool
 	// routed holds the servers that have been the gateway of a route.
 	routed map[int64]bool
 	// moved is when each load balancer has got its private address.
@@ -81,7 +83,7 @@ type guard struct {
 }
 
 func newGuard(w *world) *guard {
-	return &guard{world: w, forced: map[string]bool{}, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{},
+	return &guard{world: w, forced: map[string]bool{}, unfit: map[string]bool{}, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{},
 		networks: map[int64]*hcloud.Network{}, others: map[string]bool{}, ended: map[int64]time.Time{},
 		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{},
 		alone: map[int64]bool{}, changed: map[string]time.Time{}, put: map[string]time.Time{},

@@ -43,7 +43,7 @@ func keepsInterface(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
 func (g *guard) wantedTargets(s *corev1.Service, lb *hcloud.LoadBalancer, nodes []*corev1.Node) (ids []int64) {
 	for _, n := range nodes {
 		server := g.servers[serverIDOf(n)]
-		if server == nil || isExcluded(n) || n.DeletionTimestamp != nil {
+		if server == nil || isExcluded(n) || n.DeletionTimestamp != nil || g.unfit[server.Name] {
 			continue
 		}
 		if lacksRoute(n) && !slices.Contains(serverTargets(lb), server.ID) {
@@ -364,8 +364,8 @@ func (g *guard) quietCondition(s *corev1.Service, lb *hcloud.LoadBalancer) error
 			return nil // another Service has it
 		}
 	}
-	if slices.ContainsFunc(serverTargets(lb), func(id int64) bool { return g.isLastHealthy(lb, id) }) {
-		return nil // an error says that it cannot leave
+	if len(g.unfit) > 0 || slices.ContainsFunc(serverTargets(lb), func(id int64) bool { return g.isLastHealthy(lb, id) }) {
+		return nil // an error says that a target is refused, or that the last one cannot leave
 	}
 	if c := meta.FindStatusCondition(s.Status.Conditions, ccm.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
 		return fmt.Errorf("condition %+v", c)

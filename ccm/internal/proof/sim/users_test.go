@@ -3,11 +3,14 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +44,7 @@ var people = map[string]act{
 	"service force":  removeByForce,
 
 	"node add":     func(w *world, who string, _, _ int) { w.addServer(who, 20*time.Second) },
+	"node refused": addRefused,
 	"node delete":  func(w *world, who string, _, _ int) { w.deleteNode(who) },
 	"node exclude": excludeNode,
 	"node brief": func(w *world, who string, n, _ int) { // its machine is gone when, or before, it is initialized
@@ -168,6 +172,32 @@ func (w *world) addServer(name string, after time.Duration) {
 		Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"}, Networks: []*hcloud.Network{network}})
 	w.try(err)
 	w.joins = append(w.joins, join{time.Now().Add(after), name, name})
+}
+
+// addRefused adds a server that the cloud refuses as a target, for as long as it exists, such as one in another network zone.
+func addRefused(w *world, who string, _, _ int) {
+	if w.guard.serverNamed(who) == nil {
+		w.guard.mu.Lock()
+		w.guard.unfit[who] = true
+		w.guard.mu.Unlock()
+		w.addServer(who, 20*time.Second)
+	}
+}
+
+// refuses returns the cloud's refusal of a request with such a server, or nil.
+func (w *world) refuses(c *call) *http.Response {
+	if c.method != http.MethodPost || strings.HasSuffix(c.path, "/remove_target") {
+		return nil
+	}
+	w.guard.mu.Lock()
+	defer w.guard.mu.Unlock()
+	for id, s := range w.guard.servers {
+		if w.guard.unfit[s.Name] && bytes.Contains(c.body, fmt.Appendf(nil, `"server":{"id":%d}`, id)) {
+			return &http.Response{StatusCode: http.StatusUnprocessableEntity, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(`{"error":{"code":"unsupported_error","message":"unsupported target"}}`))}
+		}
+	}
+	return nil
 }
 
 // register makes the Node of a server, as its kubelet does.
@@ -311,6 +341,7 @@ func (w *world) deleteServer(name string) {
 	w.withServer(name, func(s *hcloud.Server) error {
 		_, _, err := w.api.Server.DeleteWithResult(ctx, s)
 		if err == nil {
+			delete(w.guard.unfit, s.Name)
 			w.guard.deletedServer[s.ID], w.guard.lost[s.ID] = true, true
 		}
 		return err

@@ -121,7 +121,10 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if g.dead {
 		return nil, errDead
 	}
-	resp, err := w.world.fake.Transport().RoundTrip(r)
+	resp, err := w.world.refuses(c), error(nil)
+	if resp == nil {
+		resp, err = w.world.fake.Transport().RoundTrip(r)
+	}
 	if err == nil && r.Method != http.MethodGet && resp.StatusCode < http.StatusBadRequest {
 		w.world.writes.Add(1)
 	}
