@@ -16,23 +16,28 @@ import (
 // obtain creates or adopts the load balancer, and returns its plan.
 func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, notes []plan.Note) (*hcloud.LoadBalancer, *plan.LoadBalancer,
 	[]plan.Note, error) {
-	lb, created, err := s.createOrAdopt(ctx, s.svc, planned)
-	if hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) && s.in.Limits == nil {
-		// Find out whether the type has too little room. Otherwise the project's limit is reached.
-		s.in.Limits = s.limitsOf(ctx, cmp.Or(planned.Type, plan.DefaultLoadBalancerType))
-		if planned, notes = plan.Compute(s.in); len(planned.Excess) > 0 {
-			lb, created, err = s.createOrAdopt(ctx, s.svc, planned)
+	var lb *hcloud.LoadBalancer
+	var created, bare bool
+	var err error
+	for again := true; again; {
+		attempt := *planned
+		if again = false; bare {
+			attempt.Targets = nil
+		}
+		lb, created, err = s.createOrAdopt(ctx, s.svc, &attempt)
+		switch {
+		case hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) && s.in.Limits == nil:
+			// Find out whether the type has too little room. Otherwise the project's limit is reached.
+			s.in.Limits = s.limitsOf(ctx, cmp.Or(planned.Type, plan.DefaultLoadBalancerType))
+			planned, notes = plan.Compute(s.in)
+			again = len(planned.Excess) > 0
+		case !bare && len(planned.Targets) > 0 && isRefusal(ctx, err) &&
+			!hcloud.IsError(err, hcloud.ErrorCodeUniquenessError, hcloud.ErrorCodeResourceLimitExceeded):
+			bare, again = true, true // because of a target, perhaps: added one by one, it does not hold up the others
 		}
 	}
-	bare := len(planned.Targets) > 0 && isRefusal(ctx, err) &&
-		!hcloud.IsError(err, hcloud.ErrorCodeUniquenessError, hcloud.ErrorCodeResourceLimitExceeded)
-	if bare { // because of a target, perhaps: added one by one, it does not hold up the others
-		without := *planned
-		without.Targets = nil
-		lb, created, err = s.createOrAdopt(ctx, s.svc, &without)
-	}
 	s.result.Created = created
-	if err == nil && (!created) { // an adopted one has settings of its own
+	if err == nil && !created { // an adopted one has settings of its own
 		s.readSettings(lb)
 		planned, notes, err = s.prepare(ctx, lb)
 	}
