@@ -15,8 +15,9 @@ import (
 
 // applyOps sends the operations one by one and waits for each action, because the API locks a load
 // balancer during an action. An operation that fails holds up only what needs it (see plan.Op); the error is
-// a apicall.Errors. If what should bring a target back fails too, a target may be missing: then no other one is
-// removed, as none is before others were added (see plan.Op). An error of the optional check ends it before an operation. It returns the operations that succeeded, even with an error.
+// a apicall.Errors. No target is removed before others were added in its place, nor after one may have been lost: an operation that
+// should bring it back failed, too. An error of the optional check ends it before an operation. It returns the operations that
+// succeeded, even with an error.
 func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops []plan.Op, check func(plan.Op) error) (done []plan.Op,
 	err error) {
 	failed := map[plan.Part]bool{}

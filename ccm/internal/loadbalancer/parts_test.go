@@ -296,7 +296,8 @@ func TestARefusedTargetHoldsUpNoOther(t *testing.T) {
 			}
 			w.nodes = chosen(test.after)
 			w.refuseServers(serverIDs(chosen(test.refused))...)
-			want := serverIDs(chosen(slices.DeleteFunc(slices.Clone(test.after), func(i int) bool { return slices.Contains(test.refused, i) })))
+			isRefused := func(i int) bool { return slices.Contains(test.refused, i) }
+			want := serverIDs(chosen(slices.DeleteFunc(slices.Clone(test.after), isRefused)))
 			if len(want) == 0 && test.before != nil {
 				want = serverIDs(chosen(test.before[:1])) // the last one that serves stays
 			}

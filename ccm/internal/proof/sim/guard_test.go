@@ -83,8 +83,9 @@ type guard struct {
 }
 
 func newGuard(w *world) *guard {
-	return &guard{world: w, forced: map[string]bool{}, unfit: map[string]bool{}, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{},
-		networks: map[int64]*hcloud.Network{}, others: map[string]bool{}, ended: map[int64]time.Time{},
+	return &guard{world: w, forced: map[string]bool{}, unfit: map[string]bool{},
+		lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{}, networks: map[int64]*hcloud.Network{},
+		others: map[string]bool{}, ended: map[int64]time.Time{},
 		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{},
 		alone: map[int64]bool{}, changed: map[string]time.Time{}, put: map[string]time.Time{},
 		certs: map[int64]*hcloud.Certificate{}, routed: map[int64]bool{}, moved: map[int64]time.Time{},
