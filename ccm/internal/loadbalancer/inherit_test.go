@@ -427,3 +427,21 @@ func TestTargetsStayIfAllNodesAreOfAnotherProvider(t *testing.T) {
 		t.Errorf("targets %v", targetIDs(lb))
 	}
 }
+
+// The load balancer's own redirect occupies port 80: nobody else does.
+func TestATakeoverKeepsTheRedirect(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cert := w.uploadCertificate("web")
+	svc := newService("web", map[string]string{"protocol": "https", "http-certificates": "web", "http-redirect-http": "true"}, 443)
+	w.production(svc, func(o *hcloud.LoadBalancerCreateOpts) {
+		yes := true
+		o.Services[0].Protocol = hcloud.LoadBalancerServiceProtocolHTTPS
+		o.Services[0].HTTP = &hcloud.LoadBalancerCreateOptsServiceHTTP{RedirectHTTP: &yes, Certificates: []*hcloud.Certificate{cert}}
+	})
+	cloud := w.provider()
+	w.eventsSoFar()
+	if _, err := w.tryEnsure(cloud, svc); err != nil || !w.theLoadBalancer().Services[0].HTTP.RedirectHTTP {
+		t.Errorf("%v: %+v; %v", err, w.theLoadBalancer().Services[0].HTTP, w.eventsSoFar())
+	}
+}

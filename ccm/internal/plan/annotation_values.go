@@ -152,6 +152,15 @@ func isDNSName(v string) bool {
 	return len(validation.IsDNS1123Subdomain(strings.ToLower(v))) == 0
 }
 
+// parseHostname returns the name as the API server takes it in a Service's status: lower case, and no address (ValidateLoadBalancerStatus
+// of Kubernetes' API validation).
+func parseHostname(v string) (string, error) {
+	if _, err := netip.ParseAddr(v); err == nil {
+		return "", errNotAllowed
+	}
+	return parseDNSName(strings.ToLower(v))
+}
+
 func parseBool(v string) (bool, error) { return strconv.ParseBool(v) }
 
 func parseSelector(v string) (labels.Selector, error) { return labels.Parse(v) }
@@ -166,10 +175,10 @@ func parseIPv4(v string) (netip.Addr, error) {
 
 func parseIPv4Prefix(v string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(v)
-	if err != nil || !p.Addr().Is4() || p != p.Masked() {
+	if err != nil || !p.Addr().Is4() {
 		return netip.Prefix{}, errNotAllowed
 	}
-	return p, nil
+	return p.Masked(), nil // as the production CCM reads it
 }
 
 func ptrTo[T any](parse func(string) (T, error)) func(string) (*T, error) {

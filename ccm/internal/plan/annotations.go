@@ -81,10 +81,10 @@ var Annotations = []annotation{
 	{Name: "primary-ipv6", Also: "public-net-ipv6", Allowed: "the ID or name of a Primary IP of type ipv6 that is not assigned",
 		Doc: "Public IPv6 address of a new load balancer, as `primary-ipv4`. `public-net-ipv6` means the same.",
 		Set: into(func(s *Settings) *string { return &s.PrimaryIPv6 }, parseNonEmpty)},
-	{Name: "hostname", Allowed: "a DNS name",
+	{Name: "hostname", Allowed: "a DNS name, or empty",
 		Doc: "The Service's status contains this name and no address, so that traffic from inside the cluster passes through the load " +
 			"balancer too.",
-		Set: into(func(s *Settings) *string { return &s.Hostname }, parseDNSName)},
+		Set: into(func(s *Settings) *string { return &s.Hostname }, orEmpty(parseHostname))},
 	{Name: "location", Env: "HCLOUD_LOAD_BALANCERS_LOCATION", Allowed: "the name of a location, for example fsn1, or empty",
 		Doc: "Location of a new load balancer. Either `location` or `network-zone` is required; `location` takes precedence. An empty " +
 			"value removes the default. It cannot change later: to move the load balancer, delete and create the Service.",

@@ -12,8 +12,8 @@ import (
 var annotationValues = map[string]struct{ good, bad []string }{
 	"name": {[]string{"web", "my web", strings.Repeat("x", 128)},
 		[]string{"", "  ", strings.Repeat("x", 129)}},
-	"hostname": {[]string{"lb.example.org", "LB.example.org"},
-		[]string{"", "a b", "under_score.example.org"}},
+	"hostname": {[]string{"", "lb.example.org", "LB.example.org"},
+		[]string{"a b", "under_score.example.org", "203.0.113.9", "2001:db8::1"}},
 	"location":                {[]string{"", "fsn1"}, []string{"fsn 1"}},
 	"network-zone":            {[]string{"", "eu-central"}, []string{"eu/central"}},
 	"type":                    {[]string{"lb11", "lb31"}, []string{"", "lb 11"}},
@@ -25,7 +25,7 @@ var annotationValues = map[string]struct{ good, bad []string }{
 	"disable-public-network":  {[]string{"true"}, []string{"", "on"}},
 	"use-private-ip":          {[]string{"false"}, []string{"", "2"}},
 	"private-ipv4":            {[]string{"10.0.0.7"}, []string{"", "10.0.0", "::1", "10.0.0.0/8"}},
-	"private-subnet-ip-range": {[]string{"10.0.1.0/24"}, []string{"", "10.0.1.1/24", "10.0.1.0", "fd00::/64"}},
+	"private-subnet-ip-range": {[]string{"10.0.1.0/24", "10.0.1.1/24"}, []string{"", "10.0.1.0", "fd00::/64"}},
 	"shared":                  {[]string{"true"}, []string{"", "yes"}},
 	"shared-namespaces":       {[]string{"*", "team-b", "team-b, team-c"}, []string{"", "team b", "Team"}},
 	"adopt":                   {[]string{"7", "edge"}, []string{"", " "}},
@@ -92,6 +92,15 @@ func TestEveryAnnotationAcceptsOnlyValidValues(t *testing.T) {
 				t.Errorf("%s: %q was refused but changed the settings: %+v", a.Name, v, s)
 			}
 		}
+	}
+}
+
+func TestValuesAreReadAsOthersTakeThem(t *testing.T) {
+	t.Parallel()
+	s, _, mistakes := ParseAnnotations(map[string]string{AnnotationPrefix + "hostname": "LB.example.org",
+		AnnotationPrefix + "private-subnet-ip-range": "10.0.1.7/24"}, nil)
+	if s.Hostname != "lb.example.org" || s.PrivateSubnet.String() != "10.0.1.0/24" || len(mistakes) > 0 {
+		t.Errorf("%s, %v, %v", s.Hostname, s.PrivateSubnet, mistakes)
 	}
 }
 

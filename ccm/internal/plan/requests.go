@@ -17,7 +17,7 @@ func RecordAfter(now *hcloud.LoadBalancer, op Op) (*Record, error) {
 	if owner := now.Labels[LabelServiceUID]; owner != op.UID && (!op.Guest || !IsGuest(now, op.UID)) {
 		return nil, fmt.Errorf("%w: the label %s is %q, want %q", ErrNotOwner, LabelServiceUID, owner, op.UID)
 	}
-	taken := portsOfOthers(now, op.UID)
+	taken := portsOfOthers(now, op.UID, op.Ports)
 	for _, port := range op.Ports {
 		if owner := taken[port]; owner != "" {
 			return nil, fmt.Errorf("port %d belongs to the Service with UID %s since a moment ago: will choose again", port, owner)

@@ -49,8 +49,8 @@ func GuestsOf(lb *hcloud.LoadBalancer) (uids []string) {
 }
 
 // portsOfOthers returns the ports that the Service cannot have, with the UIDs of their owners. A guest cannot
-// have ports without an owner either ("").
-func portsOfOthers(lb *hcloud.LoadBalancer, uid string) map[int]string {
+// have ports without an owner either (""). wanted are the ports that the Service asks for.
+func portsOfOthers(lb *hcloud.LoadBalancer, uid string, wanted []int) map[int]string {
 	taken := map[int]string{}
 	if lb == nil {
 		return taken
@@ -71,8 +71,9 @@ func portsOfOthers(lb *hcloud.LoadBalancer, uid string) map[int]string {
 		}
 	}
 	for _, s := range lb.Services {
-		if s.HTTP.RedirectHTTP && !own[s.ListenPort] { // it occupies another port
-			taken[redirectPort] = taken[s.ListenPort]
+		// A redirect occupies another port, but one that was made for the Service before its ports were recorded is its own.
+		if other, is := taken[s.ListenPort]; s.HTTP.RedirectHTTP && !own[s.ListenPort] && (is || !slices.Contains(wanted, s.ListenPort)) {
+			taken[redirectPort] = other
 		}
 	}
 	return taken
@@ -82,7 +83,11 @@ func portsOfOthers(lb *hcloud.LoadBalancer, uid string) map[int]string {
 // others.
 func freePorts(in Input) (free []corev1.ServicePort, notes []Note) {
 	usable, _, _ := UsablePorts(in.Service)
-	taken := portsOfOthers(in.Current, string(in.Service.UID))
+	var wanted []int
+	for _, p := range usable {
+		wanted = append(wanted, int(p.Port))
+	}
+	taken := portsOfOthers(in.Current, string(in.Service.UID), wanted)
 	for _, p := range usable {
 		owner, is := taken[int(p.Port)]
 		switch {
@@ -114,7 +119,7 @@ func dropRedirect(plan *LoadBalancer, in Input) (notes []Note) {
 	if in.Current == nil {
 		return nil
 	}
-	owner, taken := portsOfOthers(in.Current, plan.UID)[redirectPort]
+	owner, taken := portsOfOthers(in.Current, plan.UID, plan.ports())[redirectPort]
 	if !taken && !PortsOf(in.Current, plan.UID)[redirectPort] {
 		taken = slices.ContainsFunc(in.Current.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == redirectPort })
 	}
