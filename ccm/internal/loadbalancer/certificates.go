@@ -124,15 +124,16 @@ func (l *Controller) orderCertificate(ctx context.Context, svc *corev1.Service, 
 	name := cmp.Or(s.ManagedCertificateName, l.defaultCertificateName(svc, s))
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == name }); i >= 0 {
 		holder := all[i]
-		if !slices.Contains(mine, holder) {
+		inherited := holder.Type == hcloud.CertificateTypeManaged && l.own.Inherits(holder.Labels, string(svc.UID))
+		if !inherited && !slices.Contains(mine, holder) {
 			return nil, plan.Mistake("http-managed-certificate-name", name, "is the name of certificate %d, which does not belong to "+
 				"this Service: must be a free name; to use that certificate set http-certificates and certificate-type uploaded", holder.ID)
 		}
 		// The name belongs to the Service's certificate for other domains. The load balancer still uses
-		// that certificate, so it gets another name.
+		// that certificate, so it gets another name, and the labels by which it is deleted later.
 		l.certs.Forget()
-		if _, _, err := l.client.Certificate.Update(ctx, holder,
-			hcloud.CertificateUpdateOpts{Name: fmt.Sprintf("%.100s-replaced-%d", name, holder.ID)}); err != nil {
+		if _, _, err := l.client.Certificate.Update(ctx, holder, hcloud.CertificateUpdateOpts{
+			Name: fmt.Sprintf("%.100s-replaced-%d", name, holder.ID), Labels: l.certificateLabels(svc, holder.Labels)}); err != nil {
 			return nil, fmt.Errorf("renaming certificate %d: %w", holder.ID, err)
 		}
 	}

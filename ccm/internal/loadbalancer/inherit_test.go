@@ -445,3 +445,20 @@ func TestATakeoverKeepsTheRedirect(t *testing.T) {
 		t.Errorf("%v: %+v; %v", err, w.theLoadBalancer().Services[0].HTTP, w.eventsSoFar())
 	}
 }
+
+// The Service's domains have changed since the production CCM ordered the certificate of that name.
+func TestANamedCertificateOfTheProductionCCMIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", managed("example.org"), 443)
+	w.production(svc)
+	old := w.orderAsProduction(svc, "old.example.org")
+	svc.Annotations[plan.AnnotationPrefix+"http-managed-certificate-name"] = "ccm-managed-old.example.org"
+	cloud := w.provider()
+	w.ensure(cloud, svc)
+	w.clock.Step(time.Minute)
+	w.ensure(cloud, svc)
+	if certs := w.certificates(); len(certs) != 1 || certs[0].ID == old || certs[0].DomainNames[0] != "example.org" {
+		t.Errorf("%d certificates, the first is %+v", len(certs), certs[0])
+	}
+}
