@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +19,7 @@ import (
 func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, notes []plan.Note) (*hcloud.LoadBalancer, *plan.LoadBalancer,
 	[]plan.Note, error) {
 	var lb *hcloud.LoadBalancer
-	var created, bare bool
+	var created, confirmed, bare bool
 	var err error
 	for again := true; again; {
 		attempt := *planned
@@ -33,7 +35,16 @@ func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, no
 			again = len(planned.Excess) > 0
 		case !bare && len(planned.Targets) > 0 && isRefusal(ctx, err) &&
 			!hcloud.IsError(err, hcloud.ErrorCodeUniquenessError, hcloud.ErrorCodeResourceLimitExceeded):
-			bare, again = true, true // because of a target, perhaps: added one by one, it does not hold up the others
+			// Because of a target, perhaps. What was known about the servers may be old; else each is added by itself.
+			before := planned
+			if !confirmed {
+				if err := s.confirmTargets(ctx); err != nil {
+					return nil, nil, nil, err
+				}
+				planned, notes = plan.Compute(s.in)
+			}
+			bare = slices.Equal(planned.Targets, before.Targets) && maps.Equal(planned.IPv6, before.IPv6)
+			confirmed, again = true, true
 		}
 	}
 	s.result.Created = created

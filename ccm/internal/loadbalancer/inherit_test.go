@@ -435,12 +435,10 @@ func TestATakeoverKeepsTheRedirect(t *testing.T) {
 	cert := w.uploadCertificate("web")
 	svc := newService("web", map[string]string{"protocol": "https", "http-certificates": "web", "http-redirect-http": "true"}, 443)
 	w.production(svc, func(o *hcloud.LoadBalancerCreateOpts) {
-		yes := true
 		o.Services[0].Protocol = hcloud.LoadBalancerServiceProtocolHTTPS
-		o.Services[0].HTTP = &hcloud.LoadBalancerCreateOptsServiceHTTP{RedirectHTTP: &yes, Certificates: []*hcloud.Certificate{cert}}
+		o.Services[0].HTTP = &hcloud.LoadBalancerCreateOptsServiceHTTP{RedirectHTTP: new(true), Certificates: []*hcloud.Certificate{cert}}
 	})
 	cloud := w.provider()
-	w.eventsSoFar()
 	if _, err := w.tryEnsure(cloud, svc); err != nil || !w.theLoadBalancer().Services[0].HTTP.RedirectHTTP {
 		t.Errorf("%v: %+v; %v", err, w.theLoadBalancer().Services[0].HTTP, w.eventsSoFar())
 	}

@@ -44,7 +44,8 @@ func keepServing(plan *LoadBalancer, in Input) {
 			wanted++
 		}
 	}
-	plan.Lingering = lingeringTargets(plan, lb, wanted, in.LingerOver)
+	// If no node is chosen, perhaps by a mistake, the last one stays.
+	plan.Lingering = lingeringTargets(plan, lb, max(wanted, 1), in.LingerOver)
 	if len(plan.Lingering) == 0 {
 		return
 	}

@@ -30,6 +30,7 @@ import (
 	"k8s.io/cloud-provider/controllers/nodelifecycle"
 	"k8s.io/cloud-provider/controllers/route"
 	"k8s.io/cloud-provider/controllers/service"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/controller-manager/pkg/features"
 	"k8s.io/klog/v2"
@@ -235,7 +236,8 @@ func (c *cluster) addServices(n int, annotations map[string]string) []*corev1.Se
 		i := c.services
 		svc := &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i),
-				UID: types.UID(fmt.Sprintf("service-%d", i)), Annotations: annotations},
+				UID: types.UID(fmt.Sprintf("service-%d", i)), Annotations: annotations,
+				Finalizers: []string{servicehelpers.LoadBalancerCleanupFinalizer}},
 			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 		}
 		c.services++
