@@ -107,6 +107,10 @@ func (g *guard) asServed(s *corev1.Service, lb *hcloud.LoadBalancer) (all []*cor
 		for name, value := range commonOf(annotations) {
 			metav1.SetMetaDataAnnotation(&one.ObjectMeta, prefix+name, value)
 		}
+		if isPrivate(s) && !isPrivate(one) { // it contradicts the former owner, so that the public interface stays as it is
+			all = append(all, one.DeepCopy())
+			metav1.SetMetaDataAnnotation(&all[len(all)-1].ObjectMeta, prefix+"disable-public-network", "true")
+		}
 		all = append(all, one)
 	}
 	if g.decides(string(s.UID), lb) {

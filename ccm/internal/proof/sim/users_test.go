@@ -177,9 +177,7 @@ func (w *world) addServer(name string, after time.Duration) {
 // addRefused adds a server that the cloud refuses as a target, for as long as it exists, such as one in another network zone.
 func addRefused(w *world, who string, _, _ int) {
 	if w.guard.serverNamed(who) == nil {
-		w.guard.mu.Lock()
 		w.guard.unfit[who] = true
-		w.guard.mu.Unlock()
 		w.addServer(who, 20*time.Second)
 	}
 }
