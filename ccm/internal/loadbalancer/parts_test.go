@@ -315,8 +315,7 @@ func TestARefusedTargetHoldsUpNoSetting(t *testing.T) {
 	w := newWorld(t, "instant", 2)
 	w.create(hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
 		Location: &hcloud.Location{Name: "fsn1"}})
-	svc := newService("web", map[string]string{"name": "edge", "algorithm-type": "least_connections"}, 80)
-	cloud := w.provider()
+	cloud, svc := w.provider(), newService("web", map[string]string{"name": "edge", "algorithm-type": "least_connections"}, 80)
 	w.refuseServers(serverIDs(w.nodes[:1])...)
 	for range 2 {
 		w.expectError(cloud, svc, "unsupported_error")
@@ -332,8 +331,7 @@ func TestAFailedSyncHidesWhatTheServiceAsksToHide(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	svc := newService("web", map[string]string{"disable-public-network": "true"}, 80)
-	kube := fake.NewClientset(svc)
-	cloud := w.provider()
+	kube, cloud := fake.NewClientset(svc), w.provider()
 	controllerOf(cloud).Kube = kube
 	svc.Status.LoadBalancer = *w.ensure(cloud, svc)
 	w.must(kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("services"), svc, svc.Namespace))

@@ -44,8 +44,7 @@ func keepServing(plan *LoadBalancer, in Input) {
 			wanted++
 		}
 	}
-	// If no node is chosen, perhaps by a mistake, the last one stays.
-	plan.Lingering = lingeringTargets(plan, lb, max(wanted, 1), in.LingerOver)
+	plan.Lingering = lingeringTargets(plan, lb, wanted, in.LingerOver)
 	if len(plan.Lingering) == 0 {
 		return
 	}

@@ -255,8 +255,11 @@ func (g *guard) isLastHealthy(lb *hcloud.LoadBalancer, id int64) bool {
 			healthy = append(healthy, t.Server.Server.ID)
 		}
 	}
-	want := g.wantedTargets(g.ownerOf(lb), lb, g.world.kube.nodes())
-	return slices.Equal(healthy, []int64{id}) && !slices.Contains(want, id)
+	nodes := g.world.kube.nodes()
+	want := g.wantedTargets(g.ownerOf(lb), lb, nodes)
+	// Also if none of those that are wanted has a route yet.
+	chosen := slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return !isExcluded(n) && n.DeletionTimestamp == nil })
+	return slices.Equal(healthy, []int64{id}) && chosen && !slices.Contains(want, id)
 }
 
 // quietPorts compares the ports. One that a mistyped setting keeps waiting may be missing, and so may one for which there is no
