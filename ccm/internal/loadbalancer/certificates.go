@@ -65,7 +65,7 @@ func (l *Controller) managedCertificate(ctx context.Context, svc *corev1.Service
 	}
 	i := slices.IndexFunc(candidates, func(c *hcloud.Certificate) bool { return plan.ServesDomains(c, s) })
 	if i < 0 {
-		return l.orderCertificate(ctx, svc, s, mine, all)
+		return l.orderCertificate(ctx, svc, s, candidates, all)
 	}
 	cert := candidates[i]
 	if err := l.updateCertificate(ctx, svc, cert, s.ManagedCertificateName); err != nil {
@@ -112,6 +112,8 @@ func (l *Controller) updateCertificate(ctx context.Context, svc *corev1.Service,
 	return nil
 }
 
+// orderCertificate orders a certificate for the Service's domains, and waits for it. mine are the Service's certificates, with those that
+// the production CCM ordered for it.
 func (l *Controller) orderCertificate(ctx context.Context, svc *corev1.Service, s *plan.Settings, mine,
 	all []*hcloud.Certificate) (*hcloud.Certificate, error) {
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool {
@@ -124,8 +126,7 @@ func (l *Controller) orderCertificate(ctx context.Context, svc *corev1.Service, 
 	name := cmp.Or(s.ManagedCertificateName, l.defaultCertificateName(svc, s))
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == name }); i >= 0 {
 		holder := all[i]
-		inherited := holder.Type == hcloud.CertificateTypeManaged && l.own.Inherits(holder.Labels, string(svc.UID))
-		if !inherited && !slices.Contains(mine, holder) {
+		if !slices.Contains(mine, holder) {
 			return nil, plan.Mistake("http-managed-certificate-name", name, "is the name of certificate %d, which does not belong to "+
 				"this Service: must be a free name; to use that certificate set http-certificates and certificate-type uploaded", holder.ID)
 		}

@@ -65,11 +65,14 @@ func (l *Controller) wasDeleted(ctx context.Context, svc *corev1.Service) (bool,
 // checkUnwanted returns an error if the Service, as the API server has it now, wants its load balancer. The service controller may have
 // read it before its type changed back.
 func (l *Controller) checkUnwanted(ctx context.Context, svc *corev1.Service) error {
+	if l.Kube == nil {
+		return nil
+	}
 	now, err := l.readAgain(ctx, svc)
 	if err != nil {
 		return fmt.Errorf("deleting the load balancer: %w", err)
 	}
-	if now != svc && now != nil && plan.WantsLoadBalancer(now) {
+	if now != nil && plan.WantsLoadBalancer(now) {
 		return errors.New("deleting the load balancer: the Service wants it again: nothing was changed; will follow the Service")
 	}
 	return nil
@@ -79,11 +82,14 @@ func (l *Controller) checkUnwanted(ctx context.Context, svc *corev1.Service) err
 // follows the end of a deletion at once is given a Service whose finalizer is gone already. It could vanish, and leave the new load
 // balancer behind.
 func (l *Controller) checkHeld(ctx context.Context, svc *corev1.Service) error {
+	if l.Kube == nil {
+		return nil
+	}
 	now, err := l.readAgain(ctx, svc)
 	switch {
 	case err != nil:
 		return fmt.Errorf("creating the load balancer: %w", err)
-	case now != svc && (now == nil || !plan.WantsLoadBalancer(now) || !servicehelpers.HasLBFinalizer(now)):
+	case now == nil || !plan.WantsLoadBalancer(now) || !servicehelpers.HasLBFinalizer(now):
 		return fmt.Errorf("creating the load balancer: the Service does not want it any more, or lacks the finalizer %s: nothing was "+
 			"changed; will follow the Service", servicehelpers.LoadBalancerCleanupFinalizer)
 	}
@@ -91,11 +97,7 @@ func (l *Controller) checkHeld(ctx context.Context, svc *corev1.Service) error {
 }
 
 // readAgain returns the Service as the API server has it now; nil: it is gone. A list needs no permission that an earlier version lacked.
-// Without an API server it returns svc itself.
 func (l *Controller) readAgain(ctx context.Context, svc *corev1.Service) (*corev1.Service, error) {
-	if l.Kube == nil {
-		return svc, nil
-	}
 	services, err := l.Kube.CoreV1().Services(svc.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + svc.Name})
 	if err != nil {
 		return nil, fmt.Errorf("reading the Service again: %w", err)

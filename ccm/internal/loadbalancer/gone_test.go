@@ -294,8 +294,7 @@ func TestACreationReadsTheNewestService(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "instant", 1)
 			cloud, svc := w.provider(), newService("web", nil, 80)
-			now := svc.DeepCopy()
-			kube := fake.NewClientset()
+			kube, now := fake.NewClientset(), svc.DeepCopy()
 			if change != nil {
 				change(now)
 				kube = fake.NewClientset(now)

@@ -438,8 +438,7 @@ func TestATakeoverKeepsTheRedirect(t *testing.T) {
 		o.Services[0].Protocol = hcloud.LoadBalancerServiceProtocolHTTPS
 		o.Services[0].HTTP = &hcloud.LoadBalancerCreateOptsServiceHTTP{RedirectHTTP: new(true), Certificates: []*hcloud.Certificate{cert}}
 	})
-	cloud := w.provider()
-	if _, err := w.tryEnsure(cloud, svc); err != nil || !w.theLoadBalancer().Services[0].HTTP.RedirectHTTP {
+	if _, err := w.tryEnsure(w.provider(), svc); err != nil || !w.theLoadBalancer().Services[0].HTTP.RedirectHTTP {
 		t.Errorf("%v: %+v; %v", err, w.theLoadBalancer().Services[0].HTTP, w.eventsSoFar())
 	}
 }

@@ -77,14 +77,15 @@ func TestAnErrorInOnePartDoesNotHoldUpTheOthers(t *testing.T) {
 		return int(n)
 	}
 	// state describes all that the change changes, by part.
-	state := func(lb *hcloud.LoadBalancer) map[string]string {
+	state := func(w *world) map[string]string {
+		lb := w.theLoadBalancer()
 		parts := map[string]string{"name": lb.Name, "type": lb.LoadBalancerType.Name, "algorithm": string(lb.Algorithm.Type),
 			"reverse": lb.PublicNet.IPv4.DNSPtr, "network": fmt.Sprint(len(lb.PrivateNet))}
 		for _, s := range lb.Services {
 			parts[fmt.Sprintf("port %d", s.ListenPort)] = fmt.Sprint(s.DestinationPort)
 		}
-		for _, id := range targetIDs(lb) {
-			parts[fmt.Sprintf("server %d", id)] = "target"
+		for i, id := range serverIDs(w.nodes) {
+			parts[fmt.Sprintf("node %d", i)] = fmt.Sprint(slices.Contains(targetIDs(lb), id))
 		}
 		return parts
 	}
@@ -107,6 +108,10 @@ func TestAnErrorInOnePartDoesNotHoldUpTheOthers(t *testing.T) {
 		"the record": {func(*world) func(request) bool {
 			return func(r request) bool { return strings.HasPrefix(r.what, "PUT") && r.body["labels"] != nil }
 		}, []string{"port 82", "port 83"}},
+		"one new target": {func(w *world) func(request) bool {
+			id := fmt.Sprintf("map[id:%v]", float64(serverIDs(w.nodes)[2]))
+			return func(r request) bool { return r.what == "POST add_target" && fmt.Sprint(r.body["server"]) == id }
+		}, []string{"node 2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,15 +126,14 @@ func TestAnErrorInOnePartDoesNotHoldUpTheOthers(t *testing.T) {
 			annotate(svc, map[string]string{"name": "edge", "type": "lb21", "algorithm-type": "least_connections",
 				"ipv4-rdns": "a.example.org"})
 			want := map[string]string{"name": "edge", "type": "lb21", "algorithm": "least_connections", "reverse": "a.example.org",
-				"network": "1",
-				"port 80": "31111", "port 82": "30082", "port 83": "30083"}
-			for _, id := range serverIDs(w.nodes) {
-				want[fmt.Sprintf("server %d", id)] = "target"
+				"network": "1", "port 80": "31111", "port 82": "30082", "port 83": "30083"}
+			for i := range w.nodes {
+				want[fmt.Sprintf("node %d", i)] = "true"
 			}
 			w.refuse(tc.refused(w))
 			cloud := w.provider()
 			w.expectError(cloud, svc, "invalid_input")
-			got := state(w.theLoadBalancer())
+			got := state(w)
 			for part, value := range want {
 				if got[part] != value && !slices.Contains(tc.parts, part) {
 					t.Errorf("%s: got %q, want %q", part, got[part], value)
@@ -138,7 +142,7 @@ func TestAnErrorInOnePartDoesNotHoldUpTheOthers(t *testing.T) {
 			w.wire.setIntercept(nil)
 			w.ensure(cloud, svc)
 			for part, value := range want {
-				if got := state(w.theLoadBalancer()); got[part] != value {
+				if got := state(w); got[part] != value {
 					t.Errorf("afterwards %s: got %q, want %q", part, got[part], value)
 				}
 			}
@@ -251,18 +255,12 @@ func TestAnErrorOfTheWholeLoadBalancerEndsTheSync(t *testing.T) {
 
 // refuseServers makes the API refuse these servers as targets, also within the creation of a load balancer.
 func (w *world) refuseServers(ids ...int64) {
-	w.wire.setIntercept(func(r *http.Request) *http.Response {
-		if r.Method != http.MethodPost {
-			return nil
-		}
+	w.refuseAs(http.StatusUnprocessableEntity, "unsupported_error", func(r *http.Request) bool {
 		text, err := json.Marshal(readRequest(w.t, r).body)
 		w.must(err)
-		for _, id := range ids {
-			if strings.Contains(string(text), fmt.Sprintf(`"server":{"id":%d}`, id)) && !strings.HasSuffix(r.URL.Path, "/remove_target") {
-				return apiError(http.StatusUnprocessableEntity, "unsupported_error")
-			}
-		}
-		return nil
+		return !strings.HasSuffix(r.URL.Path, "/remove_target") && slices.ContainsFunc(ids, func(id int64) bool {
+			return strings.Contains(string(text), fmt.Sprintf(`"server":{"id":%d}`, id))
+		})
 	})
 }
 

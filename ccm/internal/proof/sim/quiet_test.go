@@ -364,7 +364,11 @@ func (g *guard) quietCondition(s *corev1.Service, lb *hcloud.LoadBalancer) error
 			return nil // another Service has it
 		}
 	}
-	if len(g.unfit) > 0 || slices.ContainsFunc(serverTargets(lb), func(id int64) bool { return g.isLastHealthy(lb, id) }) {
+	refused := slices.ContainsFunc(g.world.kube.nodes(), func(n *corev1.Node) bool {
+		server := g.servers[serverIDOf(n)]
+		return server != nil && g.unfit[server.Name]
+	})
+	if refused || slices.ContainsFunc(serverTargets(lb), func(id int64) bool { return g.isLastHealthy(lb, id) }) {
 		return nil // an error says that a target is refused, or that the last one cannot leave
 	}
 	if c := meta.FindStatusCondition(s.Status.Conditions, ccm.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
