@@ -87,7 +87,7 @@ func lock(name string) (unlock func(), err error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return func() { _ = file.Close() }, nil
+	return func() { _, _ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close() }, nil // see job.Lock
 }
 
 // Folder is the folder of an environment's files on this host: archives of images, the hypervisor's log and process id.

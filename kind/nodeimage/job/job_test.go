@@ -60,12 +60,35 @@ func TestAnotherProcessIsWaitedFor(t *testing.T) {
 	if line := <-said; !strings.Contains(line, "another process is making it") {
 		t.Error(line)
 	}
+	keepCopy(t, path)
 	unlock()
 	<-fake.tickers
 	fake.Step(lockPoll)
 	if err := <-got; err != nil {
 		t.Error(err)
 	}
+}
+
+// keepCopy copies the open file, as a process does that a parallel test starts, until its exec.
+func keepCopy(t *testing.T, path string) {
+	t.Helper()
+	want, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for fd := range 1000 {
+		got := &syscall.Stat_t{}
+		if syscall.Fstat(fd, got) != nil || got.Ino != want.Sys().(*syscall.Stat_t).Ino {
+			continue
+		}
+		held, err := syscall.Dup(fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Close(held) })
+		return
+	}
+	t.Fatal("the file is not open")
 }
 
 func TestWaitingForAnotherProcessCanBeCancelled(t *testing.T) {

@@ -48,5 +48,6 @@ func tryLock(path string) (unlock func(), free bool, err error) {
 	if err != nil {
 		return nil, false, errors.Join(err, file.Close())
 	}
-	return func() { _ = file.Close() }, true, nil
+	// Closing alone leaves it locked while a process that is just being started still has a copy of the file.
+	return func() { _, _ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close() }, true, nil
 }
