@@ -40,6 +40,9 @@ func (c *Cloud) AttachHypervisor(_ context.Context, o hypervisor.Options) (hyper
 	return c.cloud.AttachHypervisor(o)
 }
 
+// ShowDoor serves GET /doors/NAME of the control API by a handler: what a program shows that stands in front of the cloud.
+func (c *Cloud) ShowDoor(name string, h http.Handler) { c.controller.Doors.Store(name, h) }
+
 // ReportServerUsage reports what a server uses, for its metrics. From a server's first report on, its metrics show the
 // reports and nothing that is made up. It returns an error if the server does not exist, or if a value is negative,
 // infinite or not a number.

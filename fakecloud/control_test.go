@@ -173,6 +173,7 @@ func TestAnswersOfTheControlAPI(t *testing.T) {
 		{"GET", "/journal/count?method=%2", "", 400, "query"},
 		{"GET", "/state?kind=server;a", "", 400, "query"},
 		{"GET", "/events?project=%zz", "", 400, "query"},
+		{"GET", "/events?project=99", "", 400, "project=99: must be the id of a project; GET /projects"},
 		{"DELETE", "/journal", "", 200, ""},
 		{"GET", "/journal/count", "", 200, `"count":0,`},
 

@@ -43,15 +43,6 @@ func nextLine(t *testing.T, s *bufio.Scanner) string {
 	return s.Text()
 }
 
-func TestAnUnknownProjectHasNoEvents(t *testing.T) {
-	t.Parallel()
-	c := startControlled(t, fakecloud.Options{})
-	answer := c.call(t, "GET", "/events?project=99", "", http.StatusBadRequest)
-	if text, _ := answer["error"].(string); !strings.Contains(text, "project=99") || !strings.Contains(text, "GET /projects") {
-		t.Errorf("%v", answer)
-	}
-}
-
 func TestEventsAreStreamed(t *testing.T) {
 	t.Parallel()
 	c := startControlled(t, fakecloud.Options{})

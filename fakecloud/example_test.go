@@ -3,7 +3,6 @@ package fakecloud_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,7 +17,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -209,39 +207,4 @@ func ExampleCloud_DataPlane() {
 	body, err := io.ReadAll(answer.Body)
 	fmt.Println(string(body), err)
 	// Output: hello <nil>
-}
-
-// A hypervisor gives servers guests and decides how their actions end.
-func ExampleCloud_AttachHypervisor() {
-	ctx := context.Background()
-	cloud := fakecloud.New(fakecloud.Options{})
-	defer cloud.Close()
-	session, err := cloud.AttachHypervisor(ctx, hypervisor.Options{Name: "example"})
-	if err != nil {
-		panic(err)
-	}
-	defer session.Close()
-
-	created := createExample(ctx, cloud, "web-1")
-	for range 2 {
-		task, err := session.Next(ctx)
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(task.Command, task.Guest.Name)
-		var failure error
-		if task.Command == hypervisor.CommandStart {
-			failure = &hypervisor.Error{Code: "server_error", Message: "the guest has no kernel"}
-		}
-		if err := session.Complete(ctx, task.Action, failure); err != nil {
-			panic(err)
-		}
-	}
-	err = cloud.Client().Action.WaitFor(ctx, created.NextActions...)
-	var failed hcloud.ActionError
-	fmt.Println(errors.As(err, &failed), failed.Code, failed.Message)
-	// Output:
-	// create_server web-1
-	// start_server web-1
-	// true server_error the guest has no kernel
 }

@@ -61,8 +61,9 @@ type Options struct {
 	KeepActions time.Duration
 	// RateLimit is the number of requests per hour and project. 0 means no limit. The real API has RealRateLimit.
 	RateLimit int
-	// APIDate is a day such as "2026-06-01": the cloud shows the API as it was then. If empty, all changes that the cloud
-	// knows are in force. [Cloud.SetTokenDate] gives one token another day.
+	// APIDate is a day such as "2026-06-01": the cloud shows the API as it was then, and offers the types and images of that day that
+	// have retired since. If empty, all changes that the cloud knows are in force. [Cloud.SetTokenDate] gives one token another day,
+	// for the API only.
 	APIDate string
 	// Tokens are the tokens of the default project. If nil, it has DefaultToken. Client uses the first.
 	Tokens []string
@@ -80,6 +81,10 @@ type Options struct {
 	// FirstID makes all ids of the cloud greater than it. If it is not positive, it is 1,000,000. Set it if the cloud
 	// replaces another one whose ids must not appear again.
 	FirstID int64
+	// UnknownFields says how the cloud treats fields and query parameters of a request that nothing reads, such as user-data: "accept"
+	// or "refuse". If empty, it accepts them, and names them in the journal, the log, and the header X-Fakecloud-Unknown-Fields of the
+	// answer. A field that only APIDate hides is not unknown.
+	UnknownFields string
 	// JournalSize is how many requests the journal keeps. 0 means 10,000.
 	JournalSize int
 	// JournalBytes is how much memory the journal's entries take at most. 0 means 64 MiB. The oldest entries go first.
@@ -88,6 +93,9 @@ type Options struct {
 	// On an address that is not a loopback address, the API accepts every name. The control API has no authentication:
 	// there, it accepts these names and every IP address.
 	AllowedHosts []string
+	// WebOrigins are the origins of web pages that may call the API from a browser, such as "http://localhost:3000". The real API
+	// lets those of every origin. A page of such an origin has all rights of the tokens that it knows.
+	WebOrigins []string
 	// RandomSeed makes generated values (passwords, MAC addresses) reproducible.
 	RandomSeed uint64
 	// PublicIPv4 and PublicIPv6 are the ranges of public addresses. Default: 198.18.0.0/15 and 2001:db8::/32, which do
@@ -187,17 +195,25 @@ func Open(o Options) (*Cloud, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	if u := o.UnknownFields; u != "" && u != "accept" && u != "refuse" {
+		return nil, fmt.Errorf("unknown fields %.64q: must be accept or refuse", u)
+	}
 	c := newCloud(o)
+	var offered *cloud.Catalogue // the default
+	if day := date.Time(); !day.IsZero() {
+		offered = cloud.DefaultCatalogue().On(day)
+	}
 	c.cloud = cloud.New(cloud.Options{
-		Clock: o.Clock, Profile: profile, KeepActions: o.KeepActions, Limits: limits, Seed: o.RandomSeed, FirstID: o.FirstID,
-		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
+		Clock: o.Clock, Catalogue: offered, Profile: profile, KeepActions: o.KeepActions, Limits: limits, Seed: o.RandomSeed,
+		FirstID: o.FirstID, PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
 		Reserved: o.Reserved, AutoProjects: o.AutoProjects, ProjectTTL: o.ProjectTTL,
 	})
 	if len(o.Tokens) > 0 {
 		c.token = o.Tokens[0]
 	}
 	c.addTokens()
-	c.api = api.New(api.Options{Cloud: c.cloud, Journal: c.journal, Date: date, AllowedHosts: o.AllowedHosts})
+	c.api = api.New(api.Options{Cloud: c.cloud, Journal: c.journal, Date: date, AllowedHosts: o.AllowedHosts, Origins: o.WebOrigins,
+		RefuseUnknown: o.UnknownFields == "refuse", Logger: o.Logger})
 	c.controller = control.New(c.cloud, c.api, c.journal, o.Actions, 0)
 	c.controller.AllowedHosts = o.AllowedHosts
 	c.setUpControl()

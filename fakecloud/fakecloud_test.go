@@ -28,6 +28,7 @@ func TestWrongOptionsAreErrors(t *testing.T) {
 
 		"Router.Table is required":       {Router: &fakecloud.RouterOptions{}},
 		"Reserved: a range is not valid": {Reserved: []netip.Prefix{{}}},
+		"ProjectTTL -1ns: must":          {ProjectTTL: -1},
 	} {
 		if c, err := fakecloud.Open(o); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%+v: %v, want %q", o, err, say)

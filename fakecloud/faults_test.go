@@ -98,14 +98,14 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 		wrong   func(answer) string
 	}{
 		"an API error": {fault.APIError("conflict"), 0, 409, 0, func(a answer) string {
-			return refused(a, 409, `"code":"conflict"`)
+			return refused(a, 409, `"code": "conflict"`)
 		}},
 		"an API error of another status": {fault.Effect{Kind: "api_error", Code: "source_port_already_used", Status: 422, Message: "hello"},
 			0, 422, 0, func(a answer) string {
-				return refused(a, 422, `"message":"hello"`)
+				return refused(a, 422, `"message": "hello"`)
 			}},
 		"an API error after the write": {fault.Effect{Kind: "api_error", Code: "timeout", After: true}, 1, 504, 201, func(a answer) string {
-			return refused(a, 504, `"code":"timeout"`)
+			return refused(a, 504, `"code": "timeout"`)
 		}},
 		"a proxy's page": {fault.HTTPStatus(502), 0, 502, 0, func(a answer) string {
 			if a.header.Get("Content-Type") != "text/html" {
@@ -151,7 +151,7 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 			return ""
 		}},
 		"a cut-off body": {fault.CutBody(12), 1, 201, 201, func(a answer) string {
-			if !errors.Is(a.err, io.ErrUnexpectedEOF) || a.body != `{"ssh_key":{` {
+			if !errors.Is(a.err, io.ErrUnexpectedEOF) || a.body != "{\n  \"ssh_key" {
 				return "want 12 bytes and unexpected EOF"
 			}
 			return ""
@@ -172,7 +172,7 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 			if a.header.Get("RateLimit-Remaining") != "0" || a.header.Get("RateLimit-Limit") != "3600" {
 				return "want the headers of an empty limit"
 			}
-			return refused(a, 429, `"code":"rate_limit_exceeded"`)
+			return refused(a, 429, `"code": "rate_limit_exceeded"`)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -33,19 +34,24 @@ func slow(t *testing.T, url, path, host string) net.Conn {
 	return conn
 }
 
+// listening returns the URLs of a cloud that listens, with the control API at an address.
+func listening(t *testing.T, o Options, readTimeout time.Duration, at string) (endpoint, control string) {
+	t.Helper()
+	c := New(o)
+	t.Cleanup(c.Close)
+	c.readTimeout = readTimeout
+	var errs [2]error
+	endpoint, errs[0] = c.Start(t.Context(), "")
+	control, errs[1] = c.StartControl(t.Context(), at)
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	return endpoint, control
+}
+
 func TestASlowBodyEndsItsConnection(t *testing.T) {
 	t.Parallel()
-	c := New(Options{})
-	t.Cleanup(c.Close)
-	c.readTimeout = time.Millisecond
-	endpoint, err := c.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	control, err := c.StartControl(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	endpoint, control := listening(t, Options{}, time.Millisecond, "")
 	for name, conn := range map[string]net.Conn{
 		"API": slow(t, endpoint, "/v1/servers", "localhost"), "unknown route": slow(t, endpoint, "/v1/none", "localhost"),
 		"control API":                slow(t, control, "/faults", "localhost"),
@@ -61,16 +67,7 @@ func TestASlowBodyEndsItsConnection(t *testing.T) {
 // A zone in an address is for this machine only, and net/http's client takes it away.
 func TestAnAddressWithAZoneIsRefused(t *testing.T) {
 	t.Parallel()
-	c := New(Options{})
-	t.Cleanup(c.Close)
-	endpoint, err := c.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	control, err := c.StartControl(t.Context(), "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	endpoint, control := listening(t, Options{}, time.Minute, "0.0.0.0:0")
 	for _, url := range []string{endpoint, control} {
 		conn := slow(t, url, "/v1/servers", "[::1%25lo]")
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -84,16 +81,7 @@ func TestAnAddressWithAZoneIsRefused(t *testing.T) {
 // A web page whose name resolves to a loopback address sends that name as the Host.
 func TestReboundNamesAreRefused(t *testing.T) {
 	t.Parallel()
-	c := New(Options{AllowedHosts: []string{"fakecloud", "cloud.test"}})
-	t.Cleanup(c.Close)
-	endpoint, err := c.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	control, err := c.StartControl(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	endpoint, control := listening(t, Options{AllowedHosts: []string{"fakecloud", "cloud.test"}}, time.Minute, "")
 	for host, want := range map[string]int{
 		"": 200, "localhost": 200, "LOCALHOST:4242": 200, "localhost.": 200, "127.0.0.1": 200, "127.66.0.1:80": 200, "[::1]:4242": 200,
 		"fakecloud": 200, "Cloud.Test:4242": 200,

@@ -119,13 +119,6 @@ func TestAnUnusedProjectIsForgottenEverywhere(t *testing.T) {
 	})
 }
 
-func TestAProjectTTLIsNotNegative(t *testing.T) {
-	t.Parallel()
-	if _, err := fakecloud.Open(fakecloud.Options{ProjectTTL: -1}); err == nil || !strings.Contains(err.Error(), "ProjectTTL -1ns: must") {
-		t.Errorf("%v", err)
-	}
-}
-
 // Tests that run at the same time each take a token of their own, and see an empty cloud.
 func ExampleOptions_autoProjects() {
 	cloud := fakecloud.New(fakecloud.Options{AutoProjects: true})

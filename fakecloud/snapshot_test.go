@@ -61,25 +61,6 @@ func TestALoadedCloudGoesOn(t *testing.T) {
 	}
 }
 
-func TestTheTokensOfALoadedCloud(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	original := fakecloud.New(fakecloud.Options{Tokens: []string{"saved"}})
-	defer original.Close()
-	var text bytes.Buffer
-	check(t, original.Save(ctx, &text))
-	loaded, err := fakecloud.Load(&text, fakecloud.Options{Tokens: []string{"new"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer loaded.Close()
-	for _, token := range []string{"saved", "new"} {
-		if err := loaded.RevokeToken(ctx, token); err != nil {
-			t.Errorf("token %q is not valid: %v", token, err)
-		}
-	}
-}
-
 // A snapshot of a cloud with projects of unknown tokens has them. A project that both clouds have stays the same one; what came after the
 // snapshot is gone, and its token is that of a new project.
 func TestTheAutomaticProjectsOfASnapshot(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,26 @@ type front struct {
 	at       netip.AddrPort // address and port in the cloud
 	listener net.Listener
 	service  atomic.Pointer[service]
+	replaced atomic.Bool
+}
+
+// replacedGrace is how long, in the machine's time, a replaced listener waits for one more connection: clients may have looked up
+// its address, and connections may wait in its queue.
+const replacedGrace = time.Second
+
+// leave ends the listener without a reset for the connections that have begun.
+func (f *front) leave() {
+	context.AfterFunc(f.lb.ctx, func() { closeQuietly(f.listener) })
+	f.replaced.Store(true)
+	if !f.await(replacedGrace) {
+		closeQuietly(f.listener)
+	}
+}
+
+// await limits how long Accept waits. It reports whether the listener has such limits.
+func (f *front) await(d time.Duration) bool {
+	l, ok := f.listener.(interface{ SetDeadline(time.Time) error })
+	return ok && l.SetDeadline(time.Now().Add(d)) == nil
 }
 
 func (f *front) local() netip.AddrPort {
@@ -131,7 +152,7 @@ func (lb *balancer) rebind() (changed bool) {
 		better.service.Store(f.service.Load())
 		lb.fronts[at] = better
 		lb.engine.tasks.run(better.accept)
-		closeQuietly(f.listener)
+		f.leave()
 		changed = true
 	}
 	return changed
@@ -238,9 +259,15 @@ const acceptPause = 10 * time.Millisecond
 // accept serves the connections of a listener until it is closed.
 func (f *front) accept() {
 	for {
+		if f.replaced.Load() {
+			f.await(replacedGrace)
+		}
 		c, err := f.listener.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
+			return
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			closeQuietly(f.listener)
 			return
 		case err != nil:
 			f.lb.engine.log.Warn("could not accept a connection, trying again", "load_balancer", f.lb.id, "address", f.at.String(), "error",

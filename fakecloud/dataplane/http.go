@@ -22,10 +22,6 @@ type httpProxy struct {
 	port    []string // the listen port, for X-Forwarded-Port
 }
 
-func newHTTPProxy(s *service) *httpProxy {
-	return &httpProxy{service: s, port: []string{strconv.Itoa(int(s.port))}}
-}
-
 var (
 	errStopped     = errors.New("the request was given up")
 	errUnsupported = errors.New("method CONNECT is not supported")

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -45,7 +46,7 @@ func newService(lb *balancer, port uint16) *service {
 	s := &service{lb: lb, port: port}
 	s.conf.Store(&serviceConf{})
 	s.backends.Store(newBackends())
-	s.proxy = newHTTPProxy(s)
+	s.proxy = &httpProxy{service: s, port: []string{strconv.Itoa(int(s.port))}}
 	return s
 }
 

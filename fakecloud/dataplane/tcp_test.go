@@ -455,6 +455,44 @@ func TestConnectionsOverTheLimitWait(t *testing.T) {
 	}
 }
 
+// Connections that wait in the queue of a listener are served, although the listener is replaced.
+func TestAConnectionSurvivesTheListenerThatItCameBy(t *testing.T) {
+	t.Parallel()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := netip.MustParseAddrPort(other.Addr().String())
+	l := newLab(t, Options{})
+	tg := l.place("a", newTCPTarget(t, "a").at())
+	lb := balance([]Service{tcpService(taken.Port())}, tg)
+	lb.Addresses, lb.MaxConnections = []netip.Addr{taken.Addr()}, 1
+	l.apply(lb)
+	l.awaitHealth(Healthy, taken.Port(), tg)
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", l.Endpoints(lbID)[0].Local.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(patience))
+		t.Cleanup(func() { closeQuietly(c) })
+		return c
+	}
+	conns := []net.Conn{dial(), dial(), dial()}
+	greeting(t, conns[0])
+	closeQuietly(other)
+	await(t, "the port is free", func() bool { return l.Rebind(lbID) })
+	for i, c := range conns[1:] {
+		closeQuietly(conns[i])
+		greeting(t, c)
+	}
+	closeQuietly(conns[2])
+	greeting(t, dial())
+	if at := l.Endpoints(lbID)[0].Local; at != taken {
+		t.Errorf("it listens on %s, not %s", at, taken)
+	}
+}
+
 func TestStatsAreRatesOverTheWindow(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{})

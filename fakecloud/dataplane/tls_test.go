@@ -75,21 +75,7 @@ func TestIdleHTTP2RequestsAndConnectionsAreEnded(t *testing.T) {
 	})
 	t.Cleanup(func() { close(release) })
 	c := l.client(func(tr *http.Transport) { tr.TLSClientConfig.ServerName = "example.com" })
-	codes := make(chan int, 1)
-	go func() {
-		resp, err := c.Get("https://203.0.113.7/slow")
-		if err != nil {
-			codes <- 0
-			return
-		}
-		closeQuietly(resp.Body)
-		codes <- resp.StatusCode
-	}()
-	<-arrived
-	l.clock.Step(defaultIdleTimeout)
-	if code := <-codes; code != http.StatusGatewayTimeout {
-		t.Errorf("%d", code)
-	}
+	l.expectTimeout(c, "https://203.0.113.7/slow", arrived)
 	get(t, c, "https://203.0.113.7/")
 	l.stepUntil(defaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
 }

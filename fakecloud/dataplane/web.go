@@ -22,7 +22,8 @@ type webServer struct {
 func newWebServer(s *service, overTLS bool) *webServer {
 	w := &webServer{service: s}
 	if overTLS {
-		w.tls, w.in, w.http2 = s.listenerTLS(), newHandoff(), newHTTP2Server(s)
+		w.tls, w.http2 = s.listenerTLS(), newHTTP2Server(s)
+		w.in = &handoff{conns: make(chan net.Conn), closed: make(chan struct{})}
 		s.lb.engine.tasks.run(func() { _ = w.http2.Serve(w.in) })
 	}
 	return w
@@ -72,10 +73,6 @@ type handoff struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
-}
-
-func newHandoff() *handoff {
-	return &handoff{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 // put passes a connection to Accept. It returns false if the listener is closed.

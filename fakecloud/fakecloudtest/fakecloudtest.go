@@ -7,6 +7,7 @@ package fakecloudtest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,21 +18,32 @@ import (
 // shown is how many requests a failed test logs.
 const shown = 50
 
+// An Option changes what a cloud does at the end of the test.
+type Option int
+
+// AllowUnknownFields is for a test of requests with fields or query parameters that the API does not read. Without it, the test fails: such
+// a field is mostly a mistake, such as user-data. For most operations, no source tells what the real API does.
+const AllowUnknownFields Option = iota
+
 // New returns an empty cloud with the default options. Its API listens on a free port of 127.0.0.1: a client takes Cloud.Endpoint and
-// Cloud.Token. The end of the test closes the cloud. If the test failed, the cloud's latest requests are in the test's log.
-func New(tb testing.TB) *fakecloud.Cloud {
+// Cloud.Token. The end of the test closes the cloud. The test fails if a request in the journal has unknown fields. If the test failed, the
+// cloud's latest requests are in the test's log.
+func New(tb testing.TB, options ...Option) *fakecloud.Cloud {
 	tb.Helper()
-	return NewWith(tb, fakecloud.Options{})
+	return NewWith(tb, fakecloud.Options{}, options...)
 }
 
 // NewWith is New with options. A wrong option ends the test.
-func NewWith(tb testing.TB, o fakecloud.Options) *fakecloud.Cloud {
+func NewWith(tb testing.TB, o fakecloud.Options, options ...Option) *fakecloud.Cloud {
 	tb.Helper()
 	cloud, err := fakecloud.Open(o)
 	if err != nil {
 		tb.Fatalf("fakecloud: %v", err)
 	}
 	tb.Cleanup(func() {
+		if !slices.Contains(options, AllowUnknownFields) {
+			refuseUnknownFields(tb, cloud)
+		}
 		if tb.Failed() {
 			tb.Log(latest(cloud))
 		}
@@ -41,6 +53,18 @@ func NewWith(tb testing.TB, o fakecloud.Options) *fakecloud.Cloud {
 		tb.Fatalf("fakecloud: %v", err)
 	}
 	return cloud
+}
+
+// refuseUnknownFields fails the test for each request with fields that nothing reads.
+func refuseUnknownFields(tb testing.TB, cloud *fakecloud.Cloud) {
+	tb.Helper()
+	entries, _ := cloud.Journal().Entries(context.Background(), journal.Filter{}) // returns no error in this process
+	for _, e := range entries {
+		if e.UnknownFields != "" {
+			tb.Errorf("fakecloud: the API does not read %s of %s %s; correct the names, or call fakecloudtest.New with AllowUnknownFields",
+				e.UnknownFields, e.Method, e.Path)
+		}
+	}
 }
 
 // latest describes the latest requests.

@@ -3,6 +3,7 @@ package fakecloudtest_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -36,11 +37,15 @@ type recorder struct {
 	cleanups []func()
 }
 
-func (r *recorder) Helper()                           {}
-func (r *recorder) Context() context.Context          { return context.Background() }
-func (r *recorder) Failed() bool                      { return r.failed }
-func (r *recorder) Log(args ...any)                   { r.logs = append(r.logs, fmt.Sprint(args...)) }
-func (r *recorder) Cleanup(f func())                  { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Helper()                  {}
+func (r *recorder) Context() context.Context { return context.Background() }
+func (r *recorder) Failed() bool             { return r.failed }
+func (r *recorder) Log(args ...any)          { r.logs = append(r.logs, fmt.Sprint(args...)) }
+func (r *recorder) Cleanup(f func())         { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Errorf(format string, args ...any) {
+	r.failed = true
+	r.Log(fmt.Sprintf(format, args...))
+}
 func (r *recorder) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 func (r *recorder) end() {
@@ -83,6 +88,29 @@ func TestTheCloudEndsWithTheTest(t *testing.T) {
 		case failed && (!strings.HasPrefix(logs, "fakecloud: 60 requests; the latest 50\n") || strings.Contains(logs, "page=9 ") ||
 			!strings.Contains(logs, "page=10 401 unauthorized") || !strings.Contains(logs, "page=59 ")):
 			t.Errorf("a test that failed logs %s", logs)
+		}
+	}
+}
+
+func TestATestFailsIfARequestHasUnknownFields(t *testing.T) {
+	t.Parallel()
+	for _, allowed := range [][]fakecloudtest.Option{nil, {fakecloudtest.AllowUnknownFields}} {
+		r := &recorder{}
+		cloud := fakecloudtest.NewWith(r, fakecloud.Options{Logger: slog.New(slog.DiscardHandler)}, allowed...)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, cloud.Endpoint()+"/firewalls",
+			strings.NewReader(`{"name": "f", "label": {}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+cloud.Token())
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil || resp.StatusCode != http.StatusCreated || resp.Body.Close() != nil {
+			t.Fatal(resp, err)
+		}
+		r.end()
+		logs := strings.Join(r.logs, "\n")
+		if r.failed != (allowed == nil) || r.failed && !strings.Contains(logs, "does not read label of POST") {
+			t.Errorf("failed %t: %s", r.failed, logs)
 		}
 	}
 }

@@ -41,6 +41,16 @@ func SlowActionTimes(n int) Effect { return Effect{Kind: KindSlowAction, Times: 
 // HangAction makes the actions that the request starts run until ResumeActions is called.
 func HangAction() Effect { return Effect{Kind: KindHangAction} }
 
+// SlowGuest makes the guest of a server take d to shut down, on the cloud's clock, after the end of the action. It is for the operation
+// shutdown_server. A guest that a hypervisor runs decides itself, also about the two effects below.
+func SlowGuest(d time.Duration) Effect { return Effect{Kind: KindSlowGuest, Duration: Duration(d)} }
+
+// IgnoreShutdown makes the guest of a server ignore the request of shutdown_server.
+func IgnoreShutdown() Effect { return Effect{Kind: KindIgnoreShutdown} }
+
+// StayOff lets a server stay off although the actions that the request starts succeed. It is for create_server and poweron_server.
+func StayOff() Effect { return Effect{Kind: KindStayOff} }
+
 // Empty makes reads see a project that owns nothing: lists are empty, and no resource is found, although all are there.
 func Empty() Effect { return Effect{Kind: KindEmpty} }
 

@@ -132,6 +132,12 @@ const (
 	// KindHangAction makes the actions that the request starts run, and hold their locks, until the cloud's hanging
 	// actions are resumed.
 	KindHangAction Kind = "hang_action"
+	// KindSlowGuest makes the guest of a server take Duration to shut down, after the action that asks it to, if no hypervisor has it.
+	KindSlowGuest Kind = "slow_guest"
+	// KindIgnoreShutdown makes the guest of a server ignore the shutdown: the action succeeds, and the server runs on.
+	KindIgnoreShutdown Kind = "ignore_shutdown"
+	// KindStayOff lets a server stay off although the actions that create and start it succeed.
+	KindStayOff Kind = "stay_off"
 	// KindEmpty answers reads as if the project owned nothing, as in an incident of the API or with the token of another
 	// project: lists are empty, and no resource is found. The rule takes no writes.
 	KindEmpty Kind = "empty"
@@ -161,7 +167,7 @@ type Effect struct {
 	// Body and ContentType are the answer of http_status.
 	Body        string `json:"body,omitempty"`
 	ContentType string `json:"content_type,omitempty"`
-	// Duration is how long actions take with slow_action: more than 0, at most 24h.
+	// Duration is how long actions take with slow_action, and guests with slow_guest: more than 0, at most 24h.
 	Duration Duration `json:"duration,omitempty"`
 	// Times is how many times as long actions take with slow_action, instead of Duration: 2 to 1000.
 	Times int `json:"times,omitempty"`

@@ -29,6 +29,8 @@ type Options struct {
 	// Selector is a label selector for the servers. "" means all servers. The cloud applies it whenever an action
 	// starts, so that a change of labels moves a server from one hypervisor to another. It has at most 4 KiB.
 	Selector string `json:"selector,omitempty"`
+	// Credentials makes the hypervisor get Guest.PasswordHash and Guest.Rescue, and the tasks that change them.
+	Credentials bool `json:"credentials,omitempty"`
 	// TaskTimeout is how long a task may take, on the cloud's clock. Then its action fails with the code timeout. Default:
 	// DefaultTaskTimeout.
 	TaskTimeout time.Duration `json:"-"`
@@ -64,6 +66,9 @@ type Guest struct {
 	Image string `json:"image"`
 	// ImageID is 0 if the image was deleted.
 	ImageID int64 `json:"image_id"`
+	// OSFlavor and OSVersion are those of the image, such as "debian" and "13".
+	OSFlavor  string `json:"os_flavor,omitempty"`
+	OSVersion string `json:"os_version,omitempty"`
 	// PublicIPv4 and PublicIPv6 are zero if the server has no such interface.
 	PublicIPv4 netip.Addr   `json:"public_ipv4,omitzero"`
 	PublicIPv6 netip.Prefix `json:"public_ipv6,omitzero"`
@@ -72,6 +77,17 @@ type Guest struct {
 	Networks []Network `json:"networks"`
 	SSHKeys  []string  `json:"ssh_keys"` // in the format of authorized_keys
 	UserData string    `json:"user_data"`
+	// PasswordHash is the SHA-256 of root's password, nil if root has none. No salt is needed: a password has 116 random bits. It
+	// and Rescue are nil without Options.Credentials.
+	PasswordHash []byte `json:"password_hash,omitempty"`
+	// Rescue is the rescue system that the next boot starts, nil for the system of the disk. The task of a boot describes its own.
+	Rescue *Rescue `json:"rescue,omitempty"`
+}
+
+// Rescue is how root gets into a rescue system.
+type Rescue struct {
+	SSHKeys      []string `json:"ssh_keys"` // in the format of authorized_keys
+	PasswordHash []byte   `json:"password_hash"`
 }
 
 // Network is a guest's interface in a network.
@@ -101,6 +117,10 @@ const (
 	// CommandAttach is for a server that is on: it gets an interface in one more network. Attaching a server that is off makes no task, and
 	// neither does removing an interface: the next task describes all networks of the server.
 	CommandAttach = "attach_to_network"
+	// CommandResetPassword and the two after it change only what the guest's description says. They need Options.Credentials.
+	CommandResetPassword = "reset_password"
+	CommandEnableRescue  = "enable_rescue"
+	CommandDisableRescue = "disable_rescue"
 	// CommandForget removes the guest of a server that a reset of the cloud removed. No action waits for it.
 	CommandForget = "forget_server"
 )

@@ -53,6 +53,8 @@ type Entry struct {
 	ErrorCode string `json:"error_code,omitempty"`
 	// Fault has the names of the fault rules that took the request, separated by commas.
 	Fault string `json:"fault,omitempty"`
+	// UnknownFields has the names of the fields and query parameters that nothing reads, separated by commas: at most 20 of the body.
+	UnknownFields string `json:"unknown_fields,omitempty"`
 	// Project is the id of the token's project, or 0 if the token is not valid.
 	Project int64 `json:"project,omitempty"`
 	// Client is the User-Agent.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// String describes the request in a line: time, method, path, status, error code, duration and fault rules.
+// String describes the request in a line: time, method, path, status, error code, duration, fault rules and unknown fields.
 func (e Entry) String() string {
 	path, status := e.Path, "no answer"
 	if e.Query != "" {
@@ -21,6 +21,9 @@ func (e Entry) String() string {
 	text += " " + e.Duration.Round(10*time.Microsecond).String()
 	if e.Fault != "" {
 		text += " fault=" + e.Fault
+	}
+	if e.UnknownFields != "" {
+		text += " unknown=" + e.UnknownFields
 	}
 	return text
 }

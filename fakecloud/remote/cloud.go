@@ -143,6 +143,13 @@ func (c *Client) CARoots(ctx context.Context) ([]byte, error) {
 	return out, err
 }
 
+// Door returns what a door shows, such as guests, in JSON: see fakecloud.Cloud.ShowDoor.
+func (c *Client) Door(ctx context.Context, name string, q url.Values) (json.RawMessage, error) {
+	var out []byte
+	err := c.call(ctx, http.MethodGet, "/doors/"+url.PathEscape(name), q, nil, &out)
+	return out, err
+}
+
 // ReportServerUsage reports what a server uses, for its metrics: see fakecloud.Cloud.ReportServerUsage.
 func (c *Client) ReportServerUsage(ctx context.Context, server int64, u hypervisor.Usage) error {
 	if err := u.Check(); err != nil { // JSON has no such numbers

@@ -355,9 +355,10 @@ func TestReportsOfUsageAreTheSame(t *testing.T) {
 			BytesOut: 8,
 		}))
 		for name, err := range map[string]error{
-			"cpu: NaN":       is.ReportServerUsage(ctx, server.ID, hypervisor.Usage{CPU: math.NaN(), BytesIn: 9}),
-			"bytes_in: -1":   is.ReportServerUsage(ctx, server.ID, hypervisor.Usage{CPU: 9, BytesIn: -1}),
-			"does not exist": is.ReportServerUsage(ctx, 5, hypervisor.Usage{}),
+			"cpu: NaN":        is.ReportServerUsage(ctx, server.ID, hypervisor.Usage{CPU: math.NaN(), BytesIn: 9}),
+			"bytes_out: +Inf": is.ReportServerUsage(ctx, server.ID, hypervisor.Usage{BytesOut: math.Inf(1)}),
+			"bytes_in: -1":    is.ReportServerUsage(ctx, server.ID, hypervisor.Usage{CPU: 9, BytesIn: -1}),
+			"does not exist":  is.ReportServerUsage(ctx, 5, hypervisor.Usage{}),
 		} {
 			if err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("%s: %v", name, err)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/doors/proxy"
 )
 
 // newStartCommand returns the command that runs a server without a terminal.
@@ -196,6 +198,8 @@ func stopServer(ctx context.Context, flags *clientFlags, out io.Writer) error {
 func newEnvCommand(lookup func(string) (string, bool)) *cobra.Command {
 	var flags clientFlags
 	cmd := &cobra.Command{Use: "env", Short: "Print the lines for a shell that fakecloud start has printed", Args: arguments(0, 0)}
+	asHetzner := cmd.Flags().Bool("as-hetzner", false, "print those for programs that know only "+proxy.APIHost+"; the server's --proxy "+
+		"answers them, until it is stopped")
 	shell := cmd.Flags().String("shell", shellPOSIX, "`shell` that reads them: sh (also bash, zsh), fish or powershell")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, err := flags.server()
@@ -204,7 +208,11 @@ func newEnvCommand(lookup func(string) (string, bool)) *cobra.Command {
 		}
 		if err == nil {
 			s.warnRealToken(cmd.ErrOrStderr(), lookup)
-			err = s.export(cmd.OutOrStdout(), *shell)
+			if *asHetzner {
+				err = s.exportDoor(cmd.OutOrStdout(), *shell, lookup)
+			} else {
+				err = s.export(cmd.OutOrStdout(), *shell)
+			}
 		}
 		return named(cmd, err)
 	}

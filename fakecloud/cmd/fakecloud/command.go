@@ -34,6 +34,8 @@ const (
 type settings struct {
 	listen, control string
 	allowedHosts    []string
+	webOrigins      []string
+	unknownFields   string
 	actions         string
 	keepActions     fault.Duration
 	rateLimit       int
@@ -48,6 +50,7 @@ type settings struct {
 	routerInterface string
 	routerNetwork   string
 	metadata        string
+	doors           doors
 	tokens          []string
 	seed            string
 	snapshot        string
@@ -105,8 +108,10 @@ failed, and 130 after an interrupt.`,
 	s.add(cmd.Flags())
 	cmd.Flags().StringVar(&s.background, backgroundFlag, "", "state `file`")
 	_ = cmd.Flags().MarkHidden(backgroundFlag)
-	cmd.AddCommand(newStartCommand(lookup), newStopCommand(), newStatusCommand(), newEnvCommand(lookup), newWaitCommand())
-	cmd.AddCommand(newHealthCommand(), newJournalCommand(), newStepCommand(), newSpeedCommand(), newFaultCommand())
+	cmd.AddCommand(newStartCommand(lookup), newStopCommand(), newStatusCommand(), newEnvCommand(lookup), newWaitCommand(),
+		newExecCommand(lookup))
+	cmd.AddCommand(newHealthCommand(), newJournalCommand(), newStepCommand(), newSpeedCommand(), newFaultCommand(),
+		newGuestCommand())
 	cmd.AddCommand(newScenarioCommand(), newResetCommand(), newSnapshotCommand())
 	cmd.AddCommand(newLogsCommand(), newUICommand(), newDoctorCommand(lookup), newVersionCommand())
 	cmd.AddCommand(newRecordCommand(), newVerifyCommand())
@@ -138,6 +143,10 @@ func (s *settings) addAPI(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.allowedHosts, "allowed-hosts", nil,
 		"host `names` that the API and the control API accept, separated by commas, in addition to localhost and their own addresses "+
 			"(on an address that is not a loopback address, the API accepts every name)")
+	f.StringSliceVar(&s.webOrigins, "web-origins", nil,
+		"`origins` of web pages that may call the API, separated by commas, such as http://localhost:3000 (the real API lets every page)")
+	f.StringVar(&s.unknownFields, "unknown-fields", "accept",
+		"fields of requests that nothing reads: accept names them in the journal, the log and a header of the answer; refuse answers 422")
 	f.StringVar(&s.actions, "actions", "realistic", "how long actions take: instant, realistic, or a `duration` such as 250ms")
 	f.TextVar(&s.keepActions, "keep-actions", fault.Duration(fakecloud.DefaultKeepActions),
 		"`duration` for which actions are kept after their end, on the cloud's clock; at most the latest 100,000 are kept")
@@ -167,6 +176,7 @@ func (s *settings) addPackets(f *pflag.FlagSet) {
 	f.StringVar(&s.metadata, "metadata", off,
 		"address of the servers' metadata service, `host:port` such as 169.254.169.254:80, or off; a link-local address is given to the "+
 			"interface lo (Linux, CAP_NET_ADMIN)")
+	s.doors.add(f)
 }
 
 func (s *settings) addContents(f *pflag.FlagSet) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,19 +19,17 @@ const (
 // export prints what to paste into a shell.
 func (s *server) export(out io.Writer, shell string) error {
 	var err error
-	switch shell {
-	case shellPOSIX, "bash", "zsh":
+	if shell == shellPOSIX || shell == "bash" || shell == "zsh" {
 		_, err = fmt.Fprintf(out, "export HCLOUD_ENDPOINT=%s HCLOUD_TOKEN=%s\n", s.Endpoint, quote(s.Token))
 		if s.CA != "" && err == nil {
 			_, err = fmt.Fprintf(out, "export SSL_CERT_FILE=%s\n", quote(s.CA))
 		}
-	case shellFish:
-		escaped := strings.NewReplacer(`\`, `\\`, `'`, `\'`)
-		err = s.exportEach(out, "set -gx %s '%s'\n", escaped)
-	case shellPowerShell:
-		err = s.exportEach(out, "$env:%s = '%s'\n", strings.NewReplacer(`'`, `''`))
-	default:
-		return wrongUsage(fmt.Errorf("--shell %q: must be one of sh, bash, zsh, %s, %s", shell, shellFish, shellPowerShell))
+	} else {
+		set := [][2]string{{"HCLOUD_ENDPOINT", s.Endpoint}, {"HCLOUD_TOKEN", s.Token}}
+		if s.CA != "" {
+			set = append(set, [2]string{"SSL_CERT_FILE", s.CA})
+		}
+		err = exportAll(out, shell, set, nil)
 	}
 	if s.Control != "" && err == nil {
 		_, err = fmt.Fprintf(out, "%s%s\n", controlLine, s.Control)
@@ -38,20 +37,42 @@ func (s *server) export(out io.Writer, shell string) error {
 	return err
 }
 
+// exportDoor prints lines for a shell with programs that know only api.hetzner.cloud.
+func (s *server) exportDoor(out io.Writer, shell string, lookup func(string) (string, bool)) error {
+	if s.Door == nil {
+		return errors.New("--as-hetzner: the server has no proxy; start it with fakecloud start --proxy 127.0.0.1:4245")
+	}
+	s.Door.Token = s.Token
+	set, remove := s.Door.Variables(func(name string) string { v, _ := lookup(name); return v })
+	return exportAll(out, shell, set, remove)
+}
+
 // controlLine begins the last line that a server with a control API prints. Its page has the same address.
 const controlLine = "# the page, for a browser, and the control API, for curl: "
 
-// exportEach prints a line for each variable.
-func (s *server) exportEach(out io.Writer, format string, escape *strings.Replacer) error {
-	for _, v := range [][2]string{{"HCLOUD_ENDPOINT", s.Endpoint}, {"HCLOUD_TOKEN", s.Token}, {"SSL_CERT_FILE", s.CA}} {
-		if v[1] == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(out, format, v[0], escape.Replace(v[1])); err != nil {
-			return err
-		}
+// exportAll prints the lines that set and remove variables.
+func exportAll(out io.Writer, shell string, set [][2]string, remove []string) error {
+	var form, removal string
+	escape := quote
+	switch shell {
+	case shellPOSIX, "bash", "zsh":
+		form, removal = "export %s=%s\n", "unset %s\n"
+	case shellFish:
+		form, removal, escape = "set -gx %s '%s'\n", "set -e %s\n", strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace
+	case shellPowerShell:
+		form, removal, escape = "$env:%s = '%s'\n", "Remove-Item -ErrorAction Ignore Env:%s\n", strings.NewReplacer(`'`, `''`).Replace
+	default:
+		return wrongUsage(fmt.Errorf("--shell %q: must be one of sh, bash, zsh, %s, %s", shell, shellFish, shellPowerShell))
 	}
-	return nil
+	var text strings.Builder
+	for _, name := range remove {
+		fmt.Fprintf(&text, removal, name)
+	}
+	for _, v := range set {
+		fmt.Fprintf(&text, form, v[0], escape(v[1]))
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
 }
 
 // quote returns a text quoted for a shell, if it has to be.

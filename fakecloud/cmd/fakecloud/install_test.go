@@ -58,7 +58,7 @@ func TestThePageWorksInAShell(t *testing.T) {
 	if err != nil || commands < 14 {
 		t.Fatalf("%d commands: %v\n%s", commands, err, out)
 	}
-	for _, say := range []string{`"name":"web-1"`, "requests         1", "POST /v1/servers 201", "runs at speed 60", "busy took 0 of 0",
+	for _, say := range []string{`"name": "web-1"`, "requests         1", "POST /v1/servers 201", "runs at speed 60", "busy took 0 of 0",
 		"Server type cx23 is sold out in fsn1", "\nstopped\n"} {
 		if !strings.Contains(string(out), say) {
 			t.Errorf("no %q in\n%s", say, out)

@@ -26,7 +26,7 @@ func main() {
 	err := newCommand(os.LookupEnv, os.Environ()).ExecuteContext(ctx)
 	interrupted := ctx.Err() != nil
 	stop()
-	if err != nil && interrupted {
+	if err != nil && interrupted && !errors.Is(err, errCommand) {
 		fmt.Fprintln(os.Stderr, "fakecloud: interrupted")
 		os.Exit(interruptedStatus)
 	}

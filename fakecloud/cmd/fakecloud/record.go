@@ -139,9 +139,9 @@ func verify(ctx context.Context, dir, reportFile string, out io.Writer) error {
 	if err != nil {
 		return statusError{fmt.Errorf("verify: %s: %w", path, err), 2}
 	}
-	report, err := recording.Verify(ctx, rec)
-	if err != nil {
-		return statusError{fmt.Errorf("verify: %s: %w", path, err), 2}
+	report, failed := recording.Verify(ctx, rec)
+	if report == nil {
+		return statusError{fmt.Errorf("verify: %s: %w", path, failed), 2}
 	}
 	if reportFile != "" {
 		text, err := json.MarshalIndent(report, "", "  ")
@@ -154,6 +154,9 @@ func verify(ctx context.Context, dir, reportFile string, out io.Writer) error {
 	}
 	if err := report.Write(out); err != nil {
 		return err
+	}
+	if failed != nil {
+		return statusError{fmt.Errorf("verify: %s: %w", path, failed), 2}
 	}
 	if n := len(report.Differences); n > 0 {
 		return fmt.Errorf("verify: the simulation differs in %d places from the recording: open an issue with the recording", n)

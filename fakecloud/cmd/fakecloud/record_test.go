@@ -131,6 +131,16 @@ func TestBadInputOfRecordAndVerify(t *testing.T) {
 			t.Errorf("%v: %d %s", args, status, out)
 		}
 	}
+	nothing := `{"format":"fakecloud-recording","version":1,"target":"other","started":"2026-11-20T12:00:00Z"}`
+	for _, more := range []string{"", "\n" + `{"seq":1,"at_ms":0,"end_ms":0,"method":"GET","path":"/servers","status":0}`} {
+		if err := os.WriteFile(filepath.Join(dir, recording.FileName), []byte(nothing+more), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, status := runVerify(t, dir)
+		if status != 2 || !strings.Contains(out, "0 replayed") || !strings.Contains(out, "proves nothing") {
+			t.Errorf("%q: %d %s", more, status, out)
+		}
+	}
 	for _, args := range [][]string{
 		{"--out", dir},                     // has a recording
 		{},                                 // no directory

@@ -84,10 +84,15 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 	if err != nil {
 		return err
 	}
+	access, shut, err := s.doors.open(ctx, cloud, secret, log)
+	defer shut()
+	if err != nil {
+		return err
+	}
 	if secret == fakecloud.DefaultToken {
 		warnExposed(log, s.listen, "the API is reachable from other machines, and its token is the public default", "--token")
 	}
-	if err := s.announce(out, server{Endpoint: endpoint, Token: secret, CA: ca, Control: controlURL}); err != nil {
+	if err := s.announce(out, server{Endpoint: endpoint, Token: secret, CA: ca, Control: controlURL, Door: access}); err != nil {
 		return err
 	}
 	if s.newIDs && s.snapshot == "" && s.state == "" {
@@ -132,7 +137,8 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 	}
 	o := fakecloud.Options{
 		Actions: s.actions, KeepActions: time.Duration(s.keepActions), RateLimit: s.rateLimit, APIDate: s.apiDate,
-		AllowedHosts: s.allowedHosts, Logger: log, AutoProjects: s.projects == projectsAuto, ProjectTTL: time.Duration(s.projectTTL),
+		UnknownFields: s.unknownFields, AllowedHosts: s.allowedHosts, WebOrigins: s.webOrigins, Logger: log,
+		AutoProjects: s.projects == projectsAuto, ProjectTTL: time.Duration(s.projectTTL),
 	}
 	if err := s.networkOptions(&o, devices, log); err != nil {
 		return nil, "", err

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/doors/proxy"
 )
 
 // server is what the state file says of the server that fakecloud start has started.
@@ -23,6 +25,8 @@ type server struct {
 	CA      string `json:"ca,omitempty"`
 	Control string `json:"control"`
 	Log     string `json:"log"`
+	// Door is how programs use the proxy, or nil.
+	Door *proxy.Access `json:"door,omitempty"`
 }
 
 // pollInterval is how often a command looks for something that it cannot wait for.

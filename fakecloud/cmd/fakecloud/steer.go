@@ -130,8 +130,8 @@ func addRule(f *pflag.FlagSet, r *fault.Rule) {
 	f.IntVar(&r.Every, "every", 0, "take each `n`-th request")
 	f.Float64Var(&r.Probability, "probability", 0, "take a request by chance, `0 to 1`")
 	f.StringVar((*string)(&r.Effect.Kind), "effect", "",
-		"`kind` of the effect: api_error, http_status, latency, drop, reset, cut_body, fail_action, slow_action, hang_action, empty, "+
-			"hide or exhaust_rate_limit")
+		"`kind` of the effect: api_error, http_status, latency, drop, reset, cut_body, fail_action, slow_action, hang_action, slow_guest, "+
+			"ignore_shutdown, stay_off, empty, hide or exhaust_rate_limit")
 	f.BoolVar(&r.Effect.After, "after", false, "carry the request out first")
 	f.StringVar(&r.Effect.Code, "code", "", "error `code` such as conflict, of api_error and fail_action")
 	f.IntVar(&r.Effect.Status, "status", 0, "HTTP `status` of api_error and http_status")

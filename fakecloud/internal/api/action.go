@@ -22,14 +22,16 @@ type actionErrorJSON struct {
 	Message string     `json:"message"`
 }
 
-// encodeAction returns the JSON of an action at a time. It keeps the JSON unless the action is running, since that of a running action
-// changes.
-func encodeAction(e *store.Entry[*cloud.Action], now time.Time) []byte {
-	encode := func(a *cloud.Action) []byte { return collect(func(b []byte) []byte { return appendAction(b, a, now) }) }
+// encodeAction returns the JSON of an action as Request.member does. It keeps the JSON unless the action is running, since that of a
+// running action changes.
+func encodeAction(r *Request, e *store.Entry[*cloud.Action]) []byte {
+	encode := func(a *cloud.Action) []byte {
+		return r.member(func(b []byte) []byte { return appendAction(b, a, r.arrived) })
+	}
 	if e.Value.Status == cloud.ActionRunning {
 		return encode(e.Value)
 	}
-	return e.Encoded(nil, encode)
+	return e.Encoded(r.level(), encode)
 }
 
 func appendAction(b []byte, a *cloud.Action, now time.Time) []byte {
@@ -118,6 +120,12 @@ func actionsOfKind(st *cloud.State, kind store.Kind) actionList {
 	return actionList{all: all, has: targetsKind(kind), kind: kind}
 }
 
+// allActions returns the actions of a project.
+func allActions(st *cloud.State) actionList {
+	all := func(bool) iter.Seq[*store.Entry[*cloud.Action]] { return st.Actions.Entries() }
+	return actionList{all: all, has: func(*cloud.Action) bool { return true }}
+}
+
 func targetsKind(kind store.Kind) func(*cloud.Action) bool {
 	return func(a *cloud.Action) bool {
 		return slices.ContainsFunc(a.Resources, func(r cloud.Ref) bool { return r.Kind == kind })
@@ -151,7 +159,7 @@ func listActions(r *Request, st *cloud.State, list actionList) (Response, error)
 		total := st.Actions.CountOfKind(list.kind, running)
 		first := p.first(total)
 		entries := st.Actions.PageOfKind(list.kind, running, store.Page{Desc: desc, First: first, N: p.size})
-		return listResponse(r, "actions", p, total, func(i int) []byte { return encodeAction(entries[i-first], r.arrived) }), nil
+		return listResponse(r, "actions", p, total, func(i int) []byte { return encodeAction(r, entries[i-first]) }), nil
 	}
 	var entries []*store.Entry[*cloud.Action]
 	all := list.all(running)
@@ -164,9 +172,7 @@ func listActions(r *Request, st *cloud.State, list actionList) (Response, error)
 		}
 	}
 	sortEntries(entries, keys, actionSort)
-	return listResponse(r, "actions", p, len(entries), func(i int) []byte {
-		return encodeAction(entries[i], r.arrived)
-	}), nil
+	return listResponse(r, "actions", p, len(entries), func(i int) []byte { return encodeAction(r, entries[i]) }), nil
 }
 
 // withIDs yields the actions with some ids, in their order.
@@ -203,10 +209,13 @@ func getActions(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
+	st := r.Project.View()
+	if len(ids) == 0 && r.date.Before(ActionsNeedIDs) {
+		return listActions(r, st, allActions(st))
+	}
 	if len(ids) == 0 {
 		return Response{}, cloud.ErrField("id", "at least one id is required")
 	}
-	st := r.Project.View()
 	ids = slices.DeleteFunc(ids, func(id int64) bool {
 		_, ok := st.Actions.Entry(id)
 		return !ok
@@ -227,7 +236,7 @@ func oneAction(r *Request, param string, allowed func(*cloud.Action) bool) (Resp
 	if !ok || !allowed(e.Value) {
 		return Response{}, cloud.ErrNotFound(cloud.KindAction, id)
 	}
-	return object(http.StatusOK, Part{Key: "action", JSON: encodeAction(e, r.arrived)}), nil
+	return object(http.StatusOK, Part{Key: "action", JSON: encodeAction(r, e)}), nil
 }
 
 // actions are only shown: clients cannot create or change them.

@@ -7,8 +7,11 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -31,6 +34,11 @@ type Options struct {
 	Date Date
 	// AllowedHosts are names that a listener on a loopback address accepts in addition to loopback names.
 	AllowedHosts []string
+	// RefuseUnknown refuses requests with fields or query parameters that nothing reads. Otherwise, Logger gets their names; it may be nil.
+	RefuseUnknown bool
+	Logger        *slog.Logger
+	// Origins are those of web pages that may call the API.
+	Origins []string
 }
 
 // Prefix is the base path of all routes.
@@ -48,9 +56,13 @@ type API struct {
 	noRoute      endpoint // answers requests for an unknown path
 	noMethod     endpoint // answers requests for a path without such a method
 	allowedHosts []string
-	lastQuery    atomic.Pointer[parsedQuery]
-	offers       atomic.Pointer[offer] // the latest
-	shown        map[store.Kind]Shown
+	origins      []string
+	// refuseUnknown and log are about fields that nothing reads.
+	refuseUnknown bool
+	log           unreadLog
+	lastQuery     atomic.Pointer[parsedQuery]
+	offers        atomic.Pointer[offer] // the latest
+	shown         map[store.Kind]Shown
 }
 
 // routeTable is what all APIs share, because it takes a millisecond to make.
@@ -90,7 +102,8 @@ func newAPI(o Options, limits *rateLimits, rules *faults.Set) *API {
 	table := theRoutes()
 	routes := table.routes
 	a := &API{
-		cloud: o.Cloud, journal: o.Journal, date: o.Date, allowedHosts: o.AllowedHosts,
+		cloud: o.Cloud, journal: o.Journal, date: o.Date, allowedHosts: o.AllowedHosts, origins: o.Origins,
+		refuseUnknown: o.RefuseUnknown, log: unreadLog{Logger: o.Logger},
 		limits: limits, table: table, endpoints: make(map[endpointKey]endpoint, len(routes)),
 		faults: rules, shown: map[store.Kind]Shown{},
 	}
@@ -122,7 +135,9 @@ func newAPI(o Options, limits *rateLimits, rules *faults.Set) *API {
 
 // Fork returns the API of a fork of the cloud, with the fork's fault rules, and a copy of the rate limits.
 func (a *API) Fork(c *cloud.Cloud, j *requestlog.Log) *API {
-	return newAPI(Options{Cloud: c, Journal: j, Date: a.date, AllowedHosts: a.allowedHosts}, a.limits.fork(), c.Faults().(*faults.Set))
+	o := Options{Cloud: c, Journal: j, Date: a.date, AllowedHosts: a.allowedHosts, Origins: a.origins, RefuseUnknown: a.refuseUnknown,
+		Logger: a.log.Logger}
+	return newAPI(o, a.limits.fork(), c.Faults().(*faults.Set))
 }
 
 // endpointKey has the pattern with Prefix.
@@ -136,18 +151,36 @@ type endpoint struct {
 
 // ServeHTTP implements http.Handler. It looks up the route by itself: chi would copy the request, to add the parts of its path.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(a.origins) > 0 && a.crossOrigin(w, r) {
+		return
+	}
 	req := newRequest()
 	path := r.URL.Path
 	if r.URL.RawPath != "" {
 		path = r.URL.RawPath
 	}
-	e, ok := a.endpoints[endpointKey{r.Method, a.table.mux.Find(req.path, r.Method, path)}]
+	e, ok := a.find(req, r.Method, path)
+	if !ok {
+		// Programs add slashes to the paths of the real API (n8n-nodes-hetznercloud).
+		if plain := strings.TrimRight(slashes.ReplaceAllString(path, "/"), "/"); plain != path {
+			req.path.Reset()
+			e, ok = a.find(req, r.Method, plain)
+		}
+	}
 	if !ok {
 		requests.Put(req)
 		a.table.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), apiKey{}, a)))
 		return
 	}
 	a.serve(w, r, req, e)
+}
+
+var slashes = regexp.MustCompile("//+")
+
+// find returns the endpoint of a path, and notes the parts of the path in the request.
+func (a *API) find(req *Request, method, path string) (e endpoint, ok bool) {
+	e, ok = a.endpoints[endpointKey{method, a.table.mux.Find(req.path, method, path)}]
+	return e, ok
 }
 
 // Handler answers a request.
@@ -185,6 +218,10 @@ func newRequest() *Request {
 // serveRoute is the end of the chain: it parses the query, runs the operation and writes what it returns.
 func (a *API) serveRoute(w http.ResponseWriter, r *Request) {
 	if err := r.parseQuery(); err != nil {
+		writeError(w, r, err)
+		return
+	}
+	if err := r.checkParameters(); err != nil {
 		writeError(w, r, err)
 		return
 	}

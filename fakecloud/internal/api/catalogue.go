@@ -78,6 +78,11 @@ func (l *staticList[T]) json(a *API, date Date, c *cloud.Catalogue, item *T) []b
 	return b
 }
 
+// member returns an item of a catalogue as Request.member does.
+func (l *staticList[T]) member(r *Request, c *cloud.Catalogue, item *T) []byte {
+	return r.member(compact(l.json(r.api, r.date, c, item)).appendJSON)
+}
+
 // appendItem appends an item of a catalogue as a member of another object, or null for none.
 func (l *staticList[T]) appendItem(b []byte, name string, a *API, date Date, st *cloud.State, item *T) []byte {
 	b = append(b, name...)
@@ -100,7 +105,7 @@ func (l *staticList[T]) get(r *Request) (Response, error) {
 	if i < 0 {
 		return Response{}, cloud.ErrNotFound(kind, id)
 	}
-	return object(http.StatusOK, Part{Key: l.singular, JSON: l.json(r.api, r.date, c, items[i])}), nil
+	return object(http.StatusOK, Part{Key: l.singular, JSON: l.member(r, c, items[i])}), nil
 }
 
 // list answers GET /<list> with the items that the query selects, in the query's order or by id.
@@ -130,7 +135,7 @@ func (l *staticList[T]) list(r *Request) (Response, error) {
 	}
 	keys = append(keys, sortKey{field: "id"})
 	slices.SortStableFunc(found, func(a, b *T) int { return compareBy(a, b, keys, by) })
-	return listResponse(r, l.plural, p, len(found), func(i int) []byte { return l.json(r.api, r.date, c, found[i]) }), nil
+	return listResponse(r, l.plural, p, len(found), func(i int) []byte { return l.member(r, c, found[i]) }), nil
 }
 
 // routes returns the two operations.

@@ -54,6 +54,19 @@ func newWire(t *testing.T, o fakecloud.Options) *wire {
 	return w
 }
 
+// fieldsOf returns the names in an error's details.fields.
+func fieldsOf(body map[string]any) string {
+	e, _ := body["error"].(map[string]any)
+	details, _ := e["details"].(map[string]any)
+	fields, _ := details["fields"].([]any)
+	var names []string
+	for _, f := range fields {
+		name, _ := f.(map[string]any)["name"].(string)
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
+}
+
 // documentOf loads the API document in the form of an earlier day.
 func documentOf(t *testing.T, path, day string) *contract.Document {
 	t.Helper()

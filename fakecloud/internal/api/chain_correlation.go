@@ -1,20 +1,15 @@
 package api
 
 import (
-	"encoding/binary"
-	"encoding/hex"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 )
 
-// correlate gives each request an id of 16 hex digits and sends it in the header X-Correlation-Id.
+// correlate gives each request an id of 32 hex digits (terraform-provider-hcloud issue 1371) and sends it in the header X-Correlation-Id.
 func (a *API) correlate(next Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) {
-		var raw [8]byte
-		var text [16]byte
-		binary.LittleEndian.PutUint64(raw[:], rand.Uint64())
-		hex.Encode(text[:], raw[:])
-		r.CorrelationID = string(text[:])
+		r.CorrelationID = fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())
 		r.setHeader(w.Header(), "X-Correlation-Id", r.CorrelationID)
 		next(w, r)
 	}

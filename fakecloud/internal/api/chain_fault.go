@@ -62,6 +62,10 @@ func (a *API) misbehave(w http.ResponseWriter, r *Request, d faults.Decision, ne
 		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Duration: time.Duration(e.Duration), Times: e.Times})
 	case fault.KindHangAction:
 		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Hang: true, Rule: d.Taker})
+	case fault.KindSlowGuest, fault.KindIgnoreShutdown, fault.KindStayOff:
+		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{
+			GuestTakes: time.Duration(e.Duration), GuestIgnores: e.Kind == fault.KindIgnoreShutdown, StaysOff: e.Kind == fault.KindStayOff,
+		})
 	case fault.KindEmpty:
 		r.Project = r.Project.Empty()
 	case fault.KindHide:

@@ -29,7 +29,8 @@ func (a *API) record(next Handler) Handler {
 				ResourceID: r.resourceID(), Path: r.withoutToken(r.HTTP.URL.Path),
 				Query:  r.withoutToken(redact(r.HTTP.URL.RawQuery)),
 				Status: r.writer.status, Handled: r.Handled, ErrorCode: r.ErrorCode, Fault: r.Fault,
-				Client: first(r.HTTP.Header["User-Agent"]), Remote: r.HTTP.RemoteAddr,
+				UnknownFields: strings.Join(r.unread, ", "),
+				Client:        first(r.HTTP.Header["User-Agent"]), Remote: r.HTTP.RemoteAddr,
 				BytesIn: r.writer.bytesIn, BytesOut: r.writer.bytesOut,
 			}
 			if len(r.HTTP.RequestURI) > requestlog.MaxField {

@@ -87,7 +87,7 @@ func listDatacenters(r *Request) (Response, error) {
 	}
 	resp, err := datacenters().list(r)
 	if c := r.catalogue(); err == nil && len(c.Locations) > 0 {
-		resp.Chunks[len(resp.Chunks)-1] = append([]byte(`,"recommendation":`), append(marshal(c.Locations[0].Datacenter.ID), '}')...)
+		resp.Parts = append(resp.Parts, Part{Key: "recommendation", JSON: marshal(c.Locations[0].Datacenter.ID)})
 	}
 	return resp, err
 }

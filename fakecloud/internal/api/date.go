@@ -12,6 +12,8 @@ type Date struct{ t time.Time }
 // The days of the modelled changes (from the changelogs of hcloud-go and the API). Fields of requests that came or went
 // have the day in a tag: see package bind.
 var (
+	// ActionsNeedIDs: GET /actions needs an id.
+	ActionsNeedIDs = day(2025, 1, 30)
 	// ServerTypeLocations: server types have locations.
 	ServerTypeLocations = day(2025, 9, 24)
 	// ServerTypeAvailability: the locations of a server type have available and recommended.

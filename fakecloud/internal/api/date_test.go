@@ -128,6 +128,11 @@ var changes = []struct {
 	before, after string
 	show          func(*datedCloud) string
 }{
+	{"ActionsNeedIDs", "2025-01-30", "200 actions meta", "422 ", func(w *datedCloud) string {
+		w.make("/servers", anyServer)
+		status, answer := w.do(http.MethodGet, "/actions?status=success", "")
+		return fmt.Sprint(status, " ", has(answer, "actions", "meta"))
+	}},
 	{"ServerTypeLocations", "2025-09-24", "", "locations", func(w *datedCloud) string {
 		return has(w.get("/server_types?name=cx23", "server_types", 0), "locations")
 	}},

@@ -66,14 +66,11 @@ func (s shownResource[T]) All(st *cloud.State, now time.Time) iter.Seq2[int64, j
 // append appends the JSON of one version, without secrets.
 func (s shownResource[T]) append(b []byte, st *cloud.State, e *store.Entry[T], now time.Time) []byte {
 	st = s.api.current(st)
-	v, secret := e.Value, false
+	v := e.Value
 	if s.public != nil {
 		if public, ok := s.public(v); ok {
-			v, secret = public, true
+			v = public
 		}
-	}
-	if kept := e.Kept(st.Catalogue); kept != nil && !secret {
-		return append(b, kept...)
 	}
 	return version[T]{s.resource, s.api, s.api.date, st, v, now}.appendJSON(b)
 }

@@ -131,7 +131,7 @@ func listImages(r *Request) (Response, error) {
 	var found []shownImage
 	for _, i := range st.Catalogue.Images {
 		if f.match(i) && !i.Deprecation.Retired(now) && (withDeprecated || i.Deprecation == nil || now.Before(i.Deprecation.Announced)) {
-			found = append(found, shownImage{i, func() []byte { return systemImages.json(r.api, r.date, st.Catalogue, i) }})
+			found = append(found, shownImage{i, func() []byte { return systemImages.member(r, st.Catalogue, i) }})
 		}
 	}
 	for e := range st.Images.Entries() {

@@ -59,6 +59,7 @@ func metricTypes(q url.Values, allowed ...string) ([]string, error) {
 // metricRange reads start, end and step.
 func metricRange(q url.Values) (cloud.MetricRange, error) {
 	var times [2]time.Time
+	var wrong []cloud.FieldError
 	for i, name := range []string{"start", "end"} {
 		text := q.Get(name)
 		if text == "" {
@@ -67,9 +68,13 @@ func metricRange(q url.Values) (cloud.MetricRange, error) {
 		// If a client does not escape the + of an offset, it arrives as a space.
 		t, err := time.Parse(time.RFC3339, strings.Replace(text, " ", "+", 1))
 		if err != nil {
-			return cloud.MetricRange{}, cloud.ErrField(name, "must be a point in time as per RFC 3339")
+			// wacken89/hetzner-load-balancer-prometheus-exporter pull request 26
+			wrong = append(wrong, cloud.FieldError{Name: name, Messages: []string{"Not an RFC 3339 date."}})
 		}
 		times[i] = t.UTC()
+	}
+	if len(wrong) > 0 {
+		return cloud.MetricRange{}, cloud.ErrInvalidInput(wrong...)
 	}
 	var step time.Duration
 	if text := q.Get("step"); text != "" {
@@ -95,7 +100,7 @@ func metricsPart(r cloud.MetricRange, series []cloud.MetricSeries) Part {
 		}
 		out.TimeSeries[s.Name] = timeSeriesJSON{values}
 	}
-	return Part{Key: "metrics", JSON: marshal(out)}
+	return Part{Key: "metrics", Value: compact(marshal(out))}
 }
 
 // getMetrics answers GET …/metrics. types are the values that the parameter type may have.

@@ -186,6 +186,6 @@ func listNetworkMembers(r *Request, id int64) (Response, error) {
 	slices.SortStableFunc(members, func(a, b cloud.NetworkMember) int { return compareBy(a, b, keys, memberSort) })
 	return listResponse(r, "members", p, len(members), func(i int) []byte {
 		m := members[i]
-		return marshal(memberJSON{m.Kind, m.ID, m.IP, m.Status, nonNil(m.AliasIPs), m.Subnet.String()})
+		return r.value(memberJSON{m.Kind, m.ID, m.IP, m.Status, nonNil(m.AliasIPs), m.Subnet.String()})
 	}), nil
 }

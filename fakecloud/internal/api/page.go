@@ -68,9 +68,8 @@ func (p page) of(total int) pagination {
 	return m
 }
 
-// json returns the end of the list and its meta.
-func (m *pagination) json() []byte {
-	b := make([]byte, 0, 192)
+// appendJSON appends the meta of the list.
+func (m *pagination) appendJSON(b []byte) []byte {
 	number := func(name string, n int, null bool) {
 		b = append(append(append(b, '"'), name...), `":`...)
 		if null {
@@ -79,7 +78,7 @@ func (m *pagination) json() []byte {
 		}
 		b = append(strconv.AppendInt(b, int64(n), 10), ',')
 	}
-	b = append(b, `],"meta":{"pagination":{`...)
+	b = append(b, `{"pagination":{`...)
 	number("page", m.number, false)
 	number("per_page", m.size, false)
 	number("previous_page", m.previous, m.previous == 0)
@@ -122,30 +121,26 @@ func (m *pagination) link(r *Request) string {
 		}
 		b = append(append(b, open...), "page="...)
 		b = strconv.AppendInt(b, int64(l.page), 10)
-		b = append(append(append(b, `>; rel="`...), l.rel...), '"')
+		b = append(append(b, ">; rel="...), l.rel...) // without quotes: packer-plugin-hcloud issue 205
 	}
 	return string(b)
 }
 
 // listResponse returns one page of a list of total entries. The document promises nothing about pages while others write:
 // each page is a part of the list at the time of its request, so that a deletion moves entries to earlier pages. at returns
-// the JSON of the i-th entry.
+// the i-th entry as Request.member does.
 func listResponse(r *Request, key string, p page, total int, at func(int) []byte) Response {
 	first := p.first(total)
 	end := min(first+p.size, total)
-	chunks := make([][]byte, 0, 2*(end-first)+4)
-	chunks = append(chunks, []byte(`{"`+key+`":[`))
+	items := make([][]byte, 0, end-first)
 	for i := first; i < end; i++ {
-		if i > first {
-			chunks = append(chunks, comma)
-		}
-		chunks = append(chunks, at(i))
+		items = append(items, at(i))
 	}
 	m := p.of(total)
-	return Response{Status: http.StatusOK, Chunks: append(chunks, m.json(), closing), Link: m.link(r)}
+	return Response{
+		Status: http.StatusOK, Parts: []Part{{Key: key, Items: items}, {Key: "meta", Value: &m}}, Link: m.link(r),
+	}
 }
-
-var comma, closing = []byte(","), []byte("}")
 
 // sortKey is one `sort` parameter.
 type sortKey struct {

@@ -80,7 +80,7 @@ func getPricing(r *Request) (Response, error) {
 			out.LoadBalancerTypes = append(out.LoadBalancerTypes, typePricingJSON{t.ID, t.Name, encodeLocationPrices(t.Prices)})
 		}
 	}
-	return object(http.StatusOK, Part{Key: "pricing", JSON: marshal(out)}), nil
+	return object(http.StatusOK, Part{Key: "pricing", Value: compact(marshal(out))}), nil
 }
 
 func ipPricing(c *cloud.Catalogue, version string, hourly *cloud.Price, monthly cloud.Price) ipPricingJSON {

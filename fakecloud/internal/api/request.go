@@ -43,6 +43,8 @@ type Request struct {
 	refusal error
 	writer  responseWriter
 	query   url.Values
+	// unread are the fields and query parameters that nothing reads.
+	unread []string
 
 	resource       int64 // see resourceID
 	resourceParsed bool
@@ -223,7 +225,24 @@ func (r *Request) Bind(out any) error {
 		}
 		return cloud.ErrServiceError("the body was only checked for unknown fields")
 	}
-	return bind.JSON(r.HTTP.Context(), body, out, r.date.day())
+	unread, err := bind.Unread(r.HTTP.Context(), body, out, r.date.day())
+	if refused := r.readAll(unread); refused != nil {
+		return refused
+	}
+	return r.ofOperation(err)
+}
+
+// ofOperation returns an error of a body in the form of the operation.
+func (r *Request) ofOperation(err error) error {
+	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == "json_error" {
+		if r.Route.OperationID == "create_server" {
+			return cloud.ErrJSONOf(true)
+		}
+		if strings.HasPrefix(r.Route.Pattern, "/networks") {
+			return cloud.ErrJSONOf(false)
+		}
+	}
+	return err
 }
 
 type onlyUnknownFields struct{}

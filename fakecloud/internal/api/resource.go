@@ -100,10 +100,10 @@ func (r version[T]) appendJSON(b []byte) []byte {
 	return append(b, marshal(r.encode(r.date, r.st, r.v))...)
 }
 
-// json returns the encoded form of one version of a resource on the request's date.
+// json returns one version of a resource on the request's date as Request.member does.
 func (d *resource[T]) json(r *Request, st *cloud.State, e *store.Entry[T]) []byte {
 	st = r.api.current(st)
-	encode := func(v T) []byte { return collect(version[T]{d, r.api, r.date, st, v, r.arrived}.appendJSON) }
+	encode := func(v T) []byte { return r.member(version[T]{d, r.api, r.date, st, v, r.arrived}.appendJSON) }
 	if !r.cached() {
 		return encode(e.Value)
 	}
@@ -140,12 +140,14 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 	cacheable := r.cached() && len(key.Host)+len(key.Query) <= maxLinkURL
 	if cacheable {
 		if page := d.table(st).CachedPage(key); page != nil {
-			return Response{Status: http.StatusOK, Chunks: [][]byte{page.Body}, Link: page.Link}, nil
+			return Response{Status: http.StatusOK, Body: page.Body, Link: page.Link}, nil
 		}
 	}
 	resp, err := d.page(r, st)
 	if cacheable && err == nil && unfiltered(r.Query()) {
-		d.table(st).CachePage(key, func() store.EncodedPage { return store.EncodedPage{Body: resp.append(nil), Link: resp.Link} })
+		d.table(st).CachePage(key, func() store.EncodedPage {
+			return store.EncodedPage{Body: resp.append(nil, r.level()), Link: resp.Link}
+		})
 	}
 	return resp, err
 }
@@ -234,7 +236,7 @@ func (d *resource[T]) filters(st *cloud.State, q url.Values) (f filters[T], err 
 	}
 	if s := q.Get("label_selector"); s != "" {
 		if f.selector, err = store.ParseSelector(s); err != nil {
-			return f, cloud.ErrField("label_selector", err.Error())
+			return f, cloud.ErrSelector(err)
 		}
 		if !f.selector.Empty() {
 			f.tests = append(f.tests, func(v T) bool { return f.selector.Matches(v.Header().Labels) })

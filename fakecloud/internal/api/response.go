@@ -12,12 +12,11 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// Response is the answer of an operation. Its body is a JSON object with the given parts, or the concatenation of the
-// chunks. Without both, it has no body.
+// Response is the answer of an operation. Its body is a JSON object with the given parts, or Body. Without both, it has no body.
 type Response struct {
 	Status int
 	Parts  []Part
-	Chunks [][]byte
+	Body   []byte
 	// Link is the value of the Link header, or "".
 	Link string
 	// Created is the id of the resource that the request created, or 0. It is for the journal.
@@ -26,26 +25,31 @@ type Response struct {
 
 // Part is one member of a response's JSON object.
 type Part struct {
-	Key  string
+	Key string
+	// JSON is indented as a member of an answer: see Request.member.
 	JSON []byte
 	// Value, if set, is encoded instead of JSON, right where the response needs it.
 	Value appender
+	// Items, if set, are a list instead of JSON. Each is indented like JSON.
+	Items [][]byte
 }
 
-// append appends the member after the text that opens it.
-func (p Part) append(b []byte, open string) []byte {
-	b = append(b, open...)
-	b = append(b, p.Key...)
-	b = append(b, `":`...)
-	return p.appendJSON(b)
-}
-
-// appendJSON appends the member's value.
-func (p Part) appendJSON(b []byte) []byte {
-	if p.Value != nil {
-		return p.Value.appendJSON(b)
+// append appends the member's value.
+func (p Part) append(b []byte, level int) []byte {
+	switch {
+	case p.Value != nil:
+		return appendAsMember(b, p.Value.appendJSON, level)
+	case p.Items == nil:
+		return append(b, p.JSON...)
+	case len(p.Items) == 0:
+		return append(b, "[]"...)
 	}
-	return append(b, p.JSON...)
+	open := byte('[')
+	for _, item := range p.Items {
+		b = appendShifted(appendLine(append(b, open), 2*level), item, level)
+		open = ','
+	}
+	return append(appendLine(b, level), ']')
 }
 
 // object returns a response with a JSON object of the given members.
@@ -65,17 +69,17 @@ func writeResponse(w http.ResponseWriter, r *Request, resp Response) {
 	if resp.Link != "" {
 		r.setHeader(h, "Link", resp.Link)
 	}
-	if len(resp.Parts) == 0 && len(resp.Chunks) == 0 {
+	if len(resp.Parts) == 0 && resp.Body == nil {
 		w.WriteHeader(resp.Status)
 		return
 	}
 	h["Content-Type"] = contentTypeJSON
-	if len(resp.Parts) == 0 && len(resp.Chunks) == 1 {
-		writeBody(w, r, resp.Status, resp.Chunks[0])
+	if resp.Body != nil {
+		writeBody(w, r, resp.Status, resp.Body)
 		return
 	}
 	buffer := bodies.Get().(*[]byte)
-	body := resp.append((*buffer)[:0])
+	body := resp.append((*buffer)[:0], r.level())
 	writeBody(w, r, resp.Status, body)
 	keepBody(buffer, body)
 }
@@ -95,36 +99,25 @@ func writeBody(w http.ResponseWriter, r *Request, status int, body []byte) {
 }
 
 // append appends the body.
-func (resp *Response) append(b []byte) []byte {
-	size := 1
+func (resp *Response) append(b []byte, level int) []byte {
+	size := 0
 	for _, p := range resp.Parts {
-		size += len(p.Key) + len(p.JSON) + len(`,"":`)
-	}
-	for _, c := range resp.Chunks {
-		size += len(c)
+		size += len(p.Key) + len(p.JSON) + 16
+		for _, item := range p.Items {
+			size += len(item) + len(item)/8
+		}
 	}
 	b = slices.Grow(b, size)
-	for i, p := range resp.Parts {
-		open := `,"`
-		if i == 0 {
-			open = `{"`
-		}
-		b = p.append(b, open)
+	open := byte('{')
+	for _, p := range resp.Parts {
+		b = append(append(appendLine(append(b, open), level), '"'), p.Key...)
+		b = p.append(append(b, `": `...), level)
+		open = ','
 	}
-	if len(resp.Parts) > 0 {
-		b = append(b, '}')
-	}
-	for _, c := range resp.Chunks {
-		b = append(b, c...)
-	}
-	return b
+	return append(b, "\n}\n"...)
 }
 
 var contentTypeJSON = []string{"application/json"}
-
-type errorBody struct {
-	Error errorJSON `json:"error"`
-}
 
 type errorJSON struct {
 	Code    cloud.Code `json:"code"`
@@ -150,9 +143,11 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 		e = cloud.ErrServer("fakecloud: " + err.Error())
 	}
 	r.ErrorCode = string(e.Code)
-	writeResponse(w, r, Response{Status: e.Status, Chunks: [][]byte{marshal(errorBody{errorJSON{
-		Code: e.Code, Message: e.Message, Details: errorDetails(e),
-	}})}})
+	shown := errorJSON{Code: e.Code, Message: e.Message, Details: errorDetails(e)}
+	if r.refusesServer() && len(e.Limits) == 0 && (len(e.Fields) == 0 || e.Code == "uniqueness_error") {
+		shown.Details = struct{}{}
+	}
+	writeResponse(w, r, object(e.Status, Part{Key: "error", Value: compact(marshal(shown))}))
 }
 
 // noDetails is encoded as null.
@@ -161,6 +156,10 @@ var noDetails = json.RawMessage("null")
 // errorDetails returns the details in the form that clients expect for the code. It returns nil to leave the field out.
 func errorDetails(e *cloud.Error) any {
 	switch {
+	case e.Details == cloud.NoDetails:
+		return nil
+	case e.Details != "":
+		return json.RawMessage(e.Details)
 	case len(e.Fields) > 0:
 		return map[string]any{"fields": each(e.Fields, func(f cloud.FieldError) fieldJSON { return fieldJSON(f) })}
 	case len(e.Limits) > 0:

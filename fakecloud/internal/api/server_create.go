@@ -5,13 +5,14 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
+// createServerRequest has fields that scripts write as texts, for the real API, too (api-facts.md, "What raw calls show").
 type createServerRequest struct {
 	Name             string            `json:"name" check:"required,hostname"`
 	Image            bind.IDOrName     `json:"image" check:"required"`
 	ServerType       bind.IDOrName     `json:"server_type" check:"required"`
 	Location         bind.IDOrName     `json:"location"`
 	Datacenter       bind.IDOrName     `json:"datacenter" until:"2026-07-01"`
-	StartAfterCreate *bool             `json:"start_after_create"`
+	StartAfterCreate *bool             `json:"start_after_create" check:"text"`
 	PlacementGroup   *int64            `json:"placement_group" check:"min=1"`
 	SSHKeys          []bind.IDOrName   `json:"ssh_keys"`
 	Volumes          []int64           `json:"volumes" check:"each.min=1"`
@@ -19,7 +20,7 @@ type createServerRequest struct {
 	Firewalls        []firewallRef     `json:"firewalls"`
 	UserData         string            `json:"user_data" check:"len=0:32768"`
 	Labels           map[string]string `json:"labels"`
-	Automount        *bool             `json:"automount"`
+	Automount        *bool             `json:"automount" check:"text"`
 	PublicNet        struct {
 		EnableIPv4 *bool  `json:"enable_ipv4"`
 		EnableIPv6 *bool  `json:"enable_ipv6"`

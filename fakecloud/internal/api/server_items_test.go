@@ -34,7 +34,7 @@ func TestAServerShowsItsImageAsItIsNow(t *testing.T) {
 	for i := range 20 {
 		description := fmt.Sprintf("version %d", i)
 		f.do(t, "one", http.MethodPut, fmt.Sprintf("/v1/images/%d", image), fmt.Sprintf(`{"description": %q}`, description))
-		if got := f.do(t, "one", http.MethodGet, path, "").body; !strings.Contains(got, fmt.Sprintf(`"description":%q`, description)) {
+		if got := f.do(t, "one", http.MethodGet, path, "").body; !strings.Contains(got, fmt.Sprintf(`"description": %q`, description)) {
 			t.Fatalf("want the image's %s: %s", description, got)
 		}
 	}
@@ -42,7 +42,7 @@ func TestAServerShowsItsImageAsItIsNow(t *testing.T) {
 		t.Errorf("%d versions of the image stay in memory", now-before)
 	}
 	f.do(t, "one", http.MethodDelete, fmt.Sprintf("/v1/images/%d", image), "")
-	if got := f.do(t, "one", http.MethodGet, path, "").body; !strings.Contains(got, `"image":null`) {
+	if got := f.do(t, "one", http.MethodGet, path, "").body; !strings.Contains(got, `"image": null`) {
 		t.Errorf("after the deletion of the image, want null: %s", got)
 	}
 }

@@ -50,10 +50,10 @@ func volumeRoutes() []Route {
 
 func createVolume(r *Request, body struct {
 	Name      string            `json:"name" check:"required"`
-	Size      int               `json:"size" check:"required"`
+	Size      int               `json:"size" check:"required,text"`
 	Location  bind.IDOrName     `json:"location"`
 	Server    *int64            `json:"server" check:"min=1"`
-	Automount bool              `json:"automount"`
+	Automount bool              `json:"automount" check:"text"`
 	Format    string            `json:"format" check:"oneof=xfs|ext4"`
 	Labels    map[string]string `json:"labels"`
 }) (Response, error) {
@@ -66,13 +66,13 @@ func createVolume(r *Request, body struct {
 
 func attachVolume(r *Request, id int64, body struct {
 	Server    int64 `json:"server" check:"required,min=1"`
-	Automount bool  `json:"automount"` // see cloud.Volume
+	Automount bool  `json:"automount" check:"text"` // see cloud.Volume
 }) (Response, error) {
 	return started(r.Project.AttachVolume(id, body.Server))
 }
 
 func resizeVolume(r *Request, id int64, body struct {
-	Size int `json:"size" check:"required"`
+	Size int `json:"size" check:"required,text"`
 }) (Response, error) {
 	return started(r.Project.ResizeVolume(id, body.Size))
 }

@@ -29,14 +29,14 @@ type recordJSON struct {
 	Comment string `json:"comment"`
 }
 
-func encodeRRSet(z *cloud.Zone, s *cloud.RRSet) []byte {
+func encodeRRSet(z *cloud.Zone, s *cloud.RRSet) rrsetJSON {
 	records := each(s.Records, func(r dns.Record) recordJSON { return recordJSON(r) })
 	out := rrsetJSON{ID: s.ID(), Name: s.Name, Type: s.Type, TTL: s.TTL, Labels: s.Labels, Records: records, Zone: z.ID}
 	if out.Labels == nil {
 		out.Labels = map[string]string{}
 	}
 	out.Protection.Change = s.ChangeProtection
-	return marshal(out)
+	return out
 }
 
 type rrsetRequest struct {
@@ -108,7 +108,7 @@ func listRRSets(r *Request) (Response, error) {
 	}
 	f := cloud.RRSetFilter{Names: q["name"], Types: q["type"]}
 	if f.Labels, err = store.ParseSelector(q.Get("label_selector")); err != nil {
-		return Response{}, cloud.ErrField("label_selector", err.Error())
+		return Response{}, cloud.ErrSelector(err)
 	}
 	z, err := r.Project.View().FindZone(r.zone())
 	if err != nil {
@@ -123,12 +123,12 @@ func listRRSets(r *Request) (Response, error) {
 		if ok {
 			first := p.first(total)
 			page, _, _ := z.RRSetPage(f, store.Page{Order: order, Desc: desc, First: first, N: p.size})
-			return listResponse(r, "rrsets", p, total, func(i int) []byte { return encodeRRSet(z, page[i-first]) }), nil
+			return listResponse(r, "rrsets", p, total, func(i int) []byte { return r.value(encodeRRSet(z, page[i-first])) }), nil
 		}
 	}
 	all := z.SelectRRSets(f)
 	slices.SortStableFunc(all, func(a, b *cloud.RRSet) int { return compareBy(a, b, keys, rrsetSort) })
-	return listResponse(r, "rrsets", p, len(all), func(i int) []byte { return encodeRRSet(z, all[i]) }), nil
+	return listResponse(r, "rrsets", p, len(all), func(i int) []byte { return r.value(encodeRRSet(z, all[i])) }), nil
 }
 
 // rrsetOrder returns the order that the sort keys ask for, and reports in ok whether zones maintain it.
@@ -153,7 +153,7 @@ func rrsetPart(st *cloud.State, zone, name, kind string) (Part, error) {
 	if err != nil {
 		return Part{}, err
 	}
-	return Part{Key: "rrset", JSON: encodeRRSet(z, s)}, nil
+	return Part{Key: "rrset", Value: compact(marshal(encodeRRSet(z, s)))}, nil
 }
 
 func getRRSet(r *Request) (Response, error) {
@@ -176,8 +176,8 @@ func updateRRSet(r *Request, body struct {
 }) (Response, error) {
 	// An error, because many clients expect this to change the records. null counts as absent, as for all fields.
 	if body.Records.Present && !body.Records.Null {
-		err := cloud.ErrInvalidInput() // without details (ddclient issue 871, opnsense/plugins issue 5243)
-		err.Message = "can't update records with this endpoint"
+		err := cloud.ErrInvalidInput() // ddclient issue 871, opnsense/plugins issue 5243
+		err.Message, err.Details = "can't update records with this endpoint", "null"
 		return Response{}, err
 	}
 	st, err := r.Project.UpdateRRSet(r.zone(), r.rrName(), r.rrType(), body.Labels)

@@ -139,6 +139,7 @@ type field struct {
 	until    string // the first day without the field, or ""
 	required bool
 	opt      bool // an Opt
+	text     bool // a number or a boolean that may be a text
 	checks   []check
 	each     []check
 }
@@ -150,6 +151,9 @@ func (f *field) on(day string) bool {
 	}
 	return day >= f.since && (f.until == "" || day < f.until)
 }
+
+// known reports whether the field exists on a day, or since a later one.
+func (f *field) known(day string) bool { return f.on(day) || f.until == "" }
 
 type check struct{ name, arg string }
 
@@ -176,6 +180,8 @@ func fieldsOf(t reflect.Type) []field {
 			switch {
 			case k == "required":
 				f.required = true
+			case k == "text":
+				f.text = true
 			case strings.HasPrefix(k, "each."):
 				f.each = append(f.each, check{strings.TrimPrefix(k, "each."), arg})
 			default:

@@ -12,16 +12,16 @@
 //	}
 //
 // A field is optional unless it is `required`. JSON null counts as absent, but a required field may not be null. [Opt]
-// distinguishes absent and null. Unknown fields are ignored like in the real API, because old clients send removed
-// fields. [Unknown] finds them. A field with the tag since:"2026-10-05" is unknown before that day, and one with the tag
-// until:"2026-07-01" from that day on.
+// distinguishes absent and null. Unknown fields are ignored, because old clients send removed fields. [Unread] names them,
+// and [Unknown] makes an error of them. A field with the tag since:"2026-10-05" is unknown before that day, and one with the
+// tag until:"2026-07-01" from that day on.
 //
 // Checks: required; min=N, max=N for numbers; len=A:B for strings (characters) and arrays (items);
 // oneof=a|b|c; hostname (RFC 1123); port; notblank. The prefix each. applies a check to the items of an array. A field of
 // type netip.Addr or netip.Prefix is parsed from a string. A string has at most [MaxText] characters if len does not say more.
 //
 // An int64 is the id of a resource, and also accepts the id as text, such as "123": hcloud-python 1.18 passes on what its
-// caller has. An int is a number, and does not.
+// caller has. An int and a bool do so with the check text: the real API is known to accept some fields as text.
 //
 // The cost follows the size of the body. Binding stops when the error has no room for more mistakes, and when the client
 // leaves.
@@ -75,11 +75,18 @@ const maxDepth = 64
 // a JSON object or the client left, or invalid_input with the wrong fields. day is a day such as "2026-06-01", or "" for the day after all
 // changes.
 func JSON(ctx context.Context, body []byte, out any, day string) error {
+	_, err := Unread(ctx, body, out, day)
+	return err
+}
+
+// Unread is [JSON]. It also returns the paths of up to [MaxUnread] fields with a value that the struct does not have. It leaves out
+// a field that comes on a later day.
+func Unread(ctx context.Context, body []byte, out any, day string) (unread []string, err error) {
 	b := binder{day: day, ctx: ctx}
 	if err := b.decode(body, out); err != nil {
-		return err
+		return nil, err
 	}
-	return b.err()
+	return b.unread, b.err()
 }
 
 // decode returns an error if the body is not a JSON object. It notes all other mistakes.
@@ -124,6 +131,7 @@ type binder struct {
 	ctx         context.Context // ends when the client has left
 	hasLeft     bool
 	steps       int
+	unread      []string
 }
 
 // err returns an error about all noted mistakes, or nil.
@@ -169,12 +177,16 @@ func (b *binder) object(path string, obj map[string]any, out reflect.Value, dept
 	if b.findUnknown {
 		b.noteUnknown(path, obj, fieldsOf(out.Type()))
 	}
+	read := 0
 	for _, f := range fieldsOf(out.Type()) {
+		v, present := obj[f.name]
+		if present && f.known(b.day) {
+			read++
+		}
 		if !f.on(b.day) {
 			continue
 		}
 		at := join(path, f.name)
-		v, present := obj[f.name]
 		dst := out.Field(f.index)
 		if f.opt {
 			o, _ := reflect.TypeAssert[optional](dst.Addr())
@@ -196,6 +208,9 @@ func (b *binder) object(path string, obj map[string]any, out reflect.Value, dept
 		case f.required:
 			b.fail(at, "is required")
 		}
+	}
+	if read < len(obj) {
+		b.noteUnread(path, obj, fieldsOf(out.Type()))
 	}
 }
 
@@ -242,6 +257,9 @@ func (b *binder) value(path string, v any, dst reflect.Value, f field, depth int
 		b.checkString(path, s, f.checks)
 	case reflect.Bool:
 		x, ok := v.(bool)
+		if text, isText := v.(string); isText && f.text {
+			x, ok = text == "true", text == "true" || text == "false"
+		}
 		if !ok {
 			b.fail(path, "must be a boolean")
 			return
@@ -249,7 +267,7 @@ func (b *binder) value(path string, v any, dst reflect.Value, f field, depth int
 		dst.SetBool(x)
 	case reflect.Int, reflect.Int64:
 		n, ok := integer(v)
-		if text, isText := v.(string); isText && dst.Kind() == reflect.Int64 {
+		if text, isText := v.(string); isText && (f.text || dst.Kind() == reflect.Int64) {
 			n, ok = cloud.ParseID(text)
 		}
 		if !ok {
@@ -372,9 +390,8 @@ func (b *binder) stringMap(path string, v any, dst reflect.Value) {
 			return
 		}
 	}
-	slices.Sort(wrong)
-	for _, k := range wrong[:min(len(wrong), cloud.MaxMistakes+1)] {
-		b.fail(path, "the value of %q must be a string", abbreviate(k))
+	if len(wrong) > 0 {
+		b.fail(path, "the value of %q must be a string", abbreviate(slices.Min(wrong)))
 	}
 	dst.Set(reflect.ValueOf(out))
 }

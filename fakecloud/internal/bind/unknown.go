@@ -17,6 +17,26 @@ func Unknown(ctx context.Context, body []byte, out any, day string) error {
 	return b.err()
 }
 
+// MaxUnread is how many fields [Unread] names at most. It bounds what a request adds to logs.
+const MaxUnread = 20
+
+// noteUnread notes the first names of an object that its struct does not have, with a value.
+func (b *binder) noteUnread(path string, obj map[string]any, fields []field) {
+	var names []string
+	for name, v := range obj {
+		if v == nil || slices.ContainsFunc(fields, func(f field) bool { return f.name == name && f.known(b.day) }) {
+			continue
+		}
+		if i, _ := slices.BinarySearch(names, name); i < MaxUnread {
+			names = slices.Insert(names, i, name)
+			names = names[:min(len(names), MaxUnread)]
+		}
+	}
+	for _, name := range names[:min(len(names), MaxUnread-len(b.unread))] {
+		b.unread = append(b.unread, join(path, abbreviate(name)))
+	}
+}
+
 // noteUnknown records the fields of an object that its struct does not have.
 func (b *binder) noteUnknown(path string, obj map[string]any, fields []field) {
 	var known []string

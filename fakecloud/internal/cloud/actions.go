@@ -351,6 +351,11 @@ type ActionOutcome struct {
 	Duration time.Duration `json:"duration,omitzero"`
 	// Times makes the action take that many times as long when it is positive.
 	Times int `json:"times,omitzero"`
+	// GuestTakes is how long the guest takes to shut down when it is positive. GuestIgnores makes it ignore the request.
+	GuestTakes   time.Duration `json:"guest_takes,omitzero"`
+	GuestIgnores bool          `json:"guest_ignores,omitzero"`
+	// StaysOff lets a server be off after an action that starts it.
+	StaysOff bool `json:"stays_off,omitzero"`
 }
 
 // ActionFailedCode is the error code of a failed action that has no more specific one.
@@ -496,6 +501,10 @@ func (tx *Tx) endAction(id int64, failure *Error) {
 		failure = plan.Outcome.failure()
 	}
 	if failure == nil {
+		tx.ending = ActionOutcome{}
+		if plan.Outcome != nil {
+			tx.ending = *plan.Outcome
+		}
 		switch does := plan.Does.(type) {
 		case interface{ end(*Tx) }:
 			does.end(tx)

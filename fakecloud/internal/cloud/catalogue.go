@@ -36,12 +36,51 @@ type Datacenter struct {
 type Deprecation struct {
 	Announced        time.Time `json:"announced,omitzero"`
 	UnavailableAfter time.Time `json:"unavailable_after,omitzero" yaml:"unavailable_after"`
+	// Back is true for an item of [Catalogue.On] that has retired after that day.
+	Back bool `json:"back,omitzero"`
 }
 
 // Retired reports whether the time of a deprecated item is over. The item is then in no list and cannot
 // be used for new resources, but it can still be read by id. d may be nil.
 func (d *Deprecation) Retired(now time.Time) bool {
-	return d != nil && !now.Before(d.UnavailableAfter)
+	return d != nil && !d.Back && !now.Before(d.UnavailableAfter)
+}
+
+// on returns the deprecation as it was on a day.
+func (d *Deprecation) on(day time.Time) *Deprecation {
+	if d == nil || d.Announced.After(day) {
+		return nil
+	}
+	return &Deprecation{d.Announced, d.UnavailableAfter, d.UnavailableAfter.After(day)}
+}
+
+// On returns the catalogue with the deprecations of a day: what has retired later can be ordered, whatever the clock shows.
+func (c *Catalogue) On(day time.Time) *Catalogue {
+	out := *c
+	out.ServerTypes = copies(c.ServerTypes, func(t *ServerType) {
+		t.Deprecation, t.Locations = t.Deprecation.on(day), slices.Clone(t.Locations)
+		for i := range t.Locations {
+			in := &t.Locations[i]
+			if now := in.Deprecation.on(day); in.Deprecation != nil {
+				in.Deprecation, in.Available = now, now == nil || now.Back
+			}
+		}
+	})
+	out.LoadBalancerTypes = copies(c.LoadBalancerTypes, func(t *LoadBalancerType) { t.Deprecation = t.Deprecation.on(day) })
+	out.Images = copies(c.Images, func(i *Image) { i.Deprecation = i.Deprecation.on(day) })
+	out.ISOs = copies(c.ISOs, func(i *ISO) { i.Deprecation = i.Deprecation.on(day) })
+	return &out
+}
+
+// copies returns changed copies of items.
+func copies[T any](items []*T, change func(*T)) []*T {
+	out := make([]*T, len(items))
+	for i, item := range items {
+		copied := *item
+		change(&copied)
+		out[i] = &copied
+	}
+	return out
 }
 
 // Price is an amount of money in EUR, as decimal strings like those of the API.

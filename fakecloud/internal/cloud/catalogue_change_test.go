@@ -12,7 +12,7 @@ import (
 
 func TestAChangedOfferDecidesWhatCanBeOrdered(t *testing.T) {
 	t.Parallel()
-	const gone, soldOut = "unsupported location for server type", "resource_unavailable"
+	const gone, soldOut, old = "unsupported location for server type", "resource_unavailable", "is deprecated"
 	retires := &catalogue.Deprecation{UnavailableAfter: testNow.Add(time.Hour)}
 	for name, tt := range map[string]struct {
 		location        string // of the offer
@@ -25,8 +25,8 @@ func TestAChangedOfferDecidesWhatCanBeOrdered(t *testing.T) {
 		"sold out everywhere":        {"", catalogue.Offer{Available: new(false)}, 0, soldOut, soldOut, soldOut},
 		"not offered there":          {"fsn1", catalogue.Offer{Offered: new(false)}, 0, gone, "", ""},
 		"retires there later":        {"fsn1", catalogue.Offer{Deprecation: retires}, time.Hour - 1, "", "", ""},
-		"retired there":              {"fsn1", catalogue.Offer{Deprecation: retires}, time.Hour, "deprecated in location fsn1", "", ""},
-		"retired everywhere":         {"", catalogue.Offer{Deprecation: retires}, time.Hour, "is deprecated", "is deprecated", soldOut},
+		"retired there":              {"fsn1", catalogue.Offer{Deprecation: retires}, time.Hour, gone, "", ""},
+		"retired everywhere":         {"", catalogue.Offer{Deprecation: retires}, time.Hour, old, old, old},
 		"recommended":                {"", catalogue.Offer{Recommended: new(true)}, 0, "", "", ""},
 		"offered where it is, again": {"", catalogue.Offer{Offered: new(true)}, 0, "", "", ""},
 	} {

@@ -99,21 +99,6 @@ func checkPrices(t *testing.T, c *Catalogue, what string, prices []LocationPrice
 	}
 }
 
-func TestPricesHaveFourDecimalsAndVAT(t *testing.T) {
-	t.Parallel()
-	cx23, ok := DefaultCatalogue().ServerType("cx23")
-	if !ok {
-		t.Fatal("no cx23")
-	}
-	want := LocationPrice{
-		Location: "fsn1", Hourly: Price{"0.0088", "0.0105"}, Monthly: Price{"5.4900", "6.5331"},
-		IncludedTraffic: 21990232555520, PricePerTBTraffic: Price{"1.0000", "1.1900"},
-	}
-	if got := cx23.Prices[0]; got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
 func TestServerTypesRetireOnTheirDay(t *testing.T) {
 	t.Parallel()
 	c := DefaultCatalogue()

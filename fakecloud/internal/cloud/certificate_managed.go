@@ -220,7 +220,7 @@ func IssuanceFailure(domain string) (Failure, bool) {
 	return f, true
 }
 
-// checkDomains returns the domains of a managed certificate in lower case, or invalid_input.
+// checkDomains returns the domains of a managed certificate in lower case, each once, or invalid_input.
 func checkDomains(domains []string) ([]string, error) {
 	var problems []string
 	if len(domains) == 0 {
@@ -232,13 +232,11 @@ func checkDomains(domains []string) ([]string, error) {
 	out := make([]string, 0, min(len(domains), maxManagedDomains))
 	for _, d := range domains[:min(len(domains), maxManagedDomains)] {
 		lower := strings.ToLower(d)
-		switch {
-		case !isDomain(lower):
+		if !isDomain(lower) {
 			problems = append(problems, fmt.Sprintf("%q is not a domain", abbreviated(d)))
-		case slices.Contains(out, lower):
-			problems = append(problems, fmt.Sprintf("%q is listed twice", abbreviated(d)))
+		} else if !slices.Contains(out, lower) {
+			out = append(out, lower)
 		}
-		out = append(out, lower)
 	}
 	if len(problems) > 0 {
 		return nil, ErrInvalidInput(FieldError{"domain_names", problems})

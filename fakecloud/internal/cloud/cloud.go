@@ -102,6 +102,7 @@ type Cloud struct {
 	lastProject int64       // the id of the latest project
 	empty       *State      // see emptyState
 	onDrop      func(int64) // see OnDrop
+	onImage     func(server, image int64)
 	extra       []Extra     // see SaveAlso; set once
 	onDiskError func(error) // set once
 	saver       *diskSaver  // nil without a disk

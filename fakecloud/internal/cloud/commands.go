@@ -13,7 +13,8 @@ type command struct {
 	locks []store.Kind
 	// shows are the kinds of its resources that it does not lock.
 	shows []store.Kind
-	// usual is how long it takes with ProfileRealistic.
+	// usual is how long it takes with ProfileRealistic. It is 0 for a change of the cloud's database only, if the document's example shows
+	// such an action as ended, and no source shows a duration. See clients.tsv for set_firewall_rules.
 	usual time.Duration
 	// effects are the zero values of the types of its effect.
 	effects []effect
@@ -35,7 +36,9 @@ func (c command) locked(resources []Ref) []Ref {
 
 // commands is the table of all actions. The durations are rounded observations of users, not promises.
 var commands = map[string]command{
-	"create_server":               {locks: kinds(KindServer), usual: 7 * time.Second, effects: effects(serverCreation{})},
+	"create_server": {
+		locks: kinds(KindServer), shows: kinds(KindImage), usual: 7 * time.Second, effects: effects(serverCreation{}),
+	},
 	"start_server":                {locks: kinds(KindServer), usual: 2 * time.Second, effects: effects(powerOn{})},
 	"stop_server":                 {locks: kinds(KindServer), usual: 2 * time.Second, effects: effects(powerOff{})},
 	"shutdown_server":             {locks: kinds(KindServer), usual: time.Second, effects: effects(shutdown{})},
@@ -45,16 +48,16 @@ var commands = map[string]command{
 	"rebuild_server":              {locks: kinds(KindServer), usual: 15 * time.Second, effects: effects(rebuild{})},
 	"change_server_type":          {locks: kinds(KindServer), usual: 30 * time.Second, effects: effects(typeChange{})},
 	"create_image":                {locks: kinds(KindServer, KindImage), usual: 30 * time.Second, effects: effects(imageCreation{})},
-	"enable_backup":               {locks: kinds(KindServer), usual: 500 * time.Millisecond, effects: effects(backupsOn{})},
-	"disable_backup":              {locks: kinds(KindServer), usual: time.Second, effects: effects(backupsOff{})},
-	"enable_rescue":               {locks: kinds(KindServer), usual: time.Second, effects: effects(rescueOn{})},
+	"enable_backup":               {locks: kinds(KindServer), effects: effects(backupsOn{})},
+	"disable_backup":              {locks: kinds(KindServer), effects: effects(backupsOff{})},
+	"enable_rescue":               {locks: kinds(KindServer), effects: effects(rescueOn{})},
 	"disable_rescue":              {locks: kinds(KindServer), usual: time.Second, effects: effects(rescueOff{})},
 	"attach_iso":                  {locks: kinds(KindServer), usual: time.Second, effects: effects(isoChange{})},
 	"detach_iso":                  {locks: kinds(KindServer), usual: time.Second, effects: effects(isoChange{})},
-	"reset_password":              {locks: kinds(KindServer), usual: 2 * time.Second},
+	"reset_password":              {locks: kinds(KindServer), usual: 2 * time.Second, effects: effects(passwordReset{})},
 	"request_console":             {locks: kinds(KindServer)},
 	"add_to_placement_group":      {locks: kinds(KindServer), usual: time.Second, effects: effects(placement{})},
-	"remove_from_placement_group": {locks: kinds(KindServer), usual: time.Second, effects: effects(placementEnd{})},
+	"remove_from_placement_group": {locks: kinds(KindServer), effects: effects(placementEnd{})},
 	"attach_to_network": {
 		locks: kinds(KindServer, KindLoadBalancer), shows: kinds(KindNetwork), usual: 3 * time.Second,
 		effects: effects(attaching{}),
@@ -84,12 +87,12 @@ var commands = map[string]command{
 	},
 	"assign_primary_ip":   {locks: kinds(KindServer, KindPrimaryIP), usual: time.Second, effects: effects(assignment{})},
 	"unassign_primary_ip": {locks: kinds(KindServer, KindPrimaryIP), usual: time.Second, effects: effects(assignment{})},
-	"add_subnet":          {locks: kinds(KindNetwork), usual: time.Second, effects: effects(subnetChange{})},
+	"add_subnet":          {locks: kinds(KindNetwork), usual: time.Second, effects: effects(subnetAddition{})},
 	"delete_subnet":       {locks: kinds(KindNetwork), usual: time.Second, effects: effects(subnetChange{})},
 	"add_route":           {locks: kinds(KindNetwork), usual: time.Second, effects: effects(routeChange{})},
 	"delete_route":        {locks: kinds(KindNetwork), usual: time.Second, effects: effects(routeChange{})},
-	"change_ip_range":     {locks: kinds(KindNetwork), usual: time.Second, effects: effects(rangeChange{})},
-	"set_firewall_rules":  {locks: kinds(KindFirewall), usual: time.Second, effects: effects(ruleChange{})},
+	"change_ip_range":     {locks: kinds(KindNetwork), effects: effects(rangeChange{})},
+	"set_firewall_rules":  {locks: kinds(KindFirewall), effects: effects(ruleChange{})},
 	"apply_firewall": {
 		locks: kinds(KindServer), shows: kinds(KindFirewall), usual: time.Second, effects: effects(targetChange{}, selection{}),
 	},

@@ -144,41 +144,6 @@ func startOn(t *testing.T, p Project, spec ActionSpec) *Action {
 	return a
 }
 
-func TestAnActionRunsUntilItsTimeHasPassed(t *testing.T) {
-	t.Parallel()
-	p, clk := clockedCloud(t)
-	ref := Ref{KindServer, 7}
-	done := 0
-	a := startOn(t, p, ActionSpec{
-		Command: "poweron", Resources: []Ref{ref}, Locks: []Ref{ref},
-		Does: testEffect{func(*Tx) error { done++; return nil }, nil},
-	})
-	for _, step := range []struct {
-		after    time.Duration
-		status   ActionStatus
-		progress int
-		locked   bool
-	}{
-		{0, ActionRunning, 0, true},
-		{14 * time.Second, ActionRunning, 0, true},
-		{time.Second, ActionRunning, 25, true},
-		{44 * time.Second, ActionRunning, 75, true},
-		{time.Second, ActionSuccess, 100, false},
-	} {
-		clk.Step(step.after)
-		st := p.View()
-		got, _ := st.Actions.Get(a.ID)
-		if got.Status != step.status || got.Progress(clk.Now()) != step.progress || st.Actions.Locked(ref) != step.locked {
-			t.Errorf("after %s more: %s, %d%%, locked %t; want %s, %d%%, %t",
-				step.after, got.Status, got.Progress(clk.Now()), st.Actions.Locked(ref), step.status, step.progress, step.locked)
-		}
-	}
-	got, _ := p.View().Actions.Get(a.ID)
-	if want := a.Created.Add(time.Minute); !got.Finished.Equal(want) || done != 1 {
-		t.Errorf("finished %s, want %s; done %d times", got.Finished, want, done)
-	}
-}
-
 func TestAnEffectThatFailsIsDropped(t *testing.T) {
 	t.Parallel()
 	p, clk := clockedCloud(t)
@@ -195,40 +160,6 @@ func TestAnEffectThatFailsIsDropped(t *testing.T) {
 	got, _ := st.Actions.Get(a.ID)
 	if got.Status != ActionFailed || got.ErrorCode != "placement_error" || st.SSHKeys.Len() != 0 || !undone {
 		t.Errorf("%+v, %d keys, undone %t", got, st.SSHKeys.Len(), undone)
-	}
-}
-
-func TestActionsThatFollowOneAnother(t *testing.T) {
-	t.Parallel()
-	ref := Ref{KindServer, 1}
-	for _, first := range []error{nil, ErrServiceError("broken")} {
-		t.Run(fmt.Sprint(first), func(t *testing.T) {
-			t.Parallel()
-			p, clk := clockedCloud(t)
-			var a, b *Action
-			_, _ = p.update(func(tx *Tx) error {
-				a = tx.Start(ActionSpec{Command: "a", Resources: []Ref{ref}, Does: testEffect{func(*Tx) error { return first }, nil}})
-				b = tx.Start(ActionSpec{Command: "b", Resources: []Ref{ref}, After: a.ID})
-				return nil
-			})
-			clk.Step(time.Minute)
-			st := p.View()
-			gotA, _ := st.Actions.Get(a.ID)
-			gotB, _ := st.Actions.Get(b.ID)
-			if first != nil {
-				if gotA.Status != ActionFailed || gotB.Status != ActionFailed {
-					t.Fatalf("a %s, b %s: want both failed", gotA.Status, gotB.Status)
-				}
-				return
-			}
-			if gotA.Status != ActionSuccess || gotB.Status != ActionRunning {
-				t.Fatalf("after a minute: a %s, b %s", gotA.Status, gotB.Status)
-			}
-			clk.Step(time.Minute)
-			if gotB, _ = p.View().Actions.Get(b.ID); gotB.Status != ActionSuccess {
-				t.Fatalf("after two minutes: b %s", gotB.Status)
-			}
-		})
 	}
 }
 
@@ -250,56 +181,6 @@ func TestAnActionThatBeginsIsNoEvent(t *testing.T) {
 	for _, id := range []int64{a.ID, b.ID} {
 		if e, err := sub.Next(t.Context()); err != nil || e.ID != id || e.New.(*Action).Status != ActionSuccess {
 			t.Errorf("%s of action %d, %v; want the end of action %d", e.Type, e.ID, err, id)
-		}
-	}
-}
-
-func TestOutcomesOverrideActions(t *testing.T) {
-	t.Parallel()
-	ref := Ref{KindServer, 1}
-	for name, tc := range map[string]struct {
-		outcome ActionOutcome
-		status  ActionStatus
-		code    Code
-	}{
-		"fail": {ActionOutcome{Fail: true, FailCode: "server_error", FailMessage: "m"}, ActionFailed, "server_error"},
-		"hang": {ActionOutcome{Hang: true}, ActionRunning, ""},
-		"slow": {ActionOutcome{Duration: time.Hour}, ActionRunning, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, clk := clockedCloud(t)
-			effects := 0
-			a := startOn(t, p.WithOutcome(&tc.outcome), ActionSpec{
-				Command: "x", Resources: []Ref{ref}, Locks: []Ref{ref}, Does: testEffect{func(*Tx) error { effects++; return nil }, nil},
-			})
-			clk.Step(time.Minute)
-			st := p.View()
-			got, _ := st.Actions.Get(a.ID)
-			if got.Status != tc.status || got.ErrorCode != tc.code || effects != 0 {
-				t.Errorf("%+v, %d effects", got, effects)
-			}
-			if locked := st.Actions.Locked(ref); locked != (tc.status == ActionRunning) {
-				t.Errorf("locked: %t", locked)
-			}
-		})
-	}
-}
-
-func TestInstantActionsHaveEndedWhenTheWriteReturns(t *testing.T) {
-	t.Parallel()
-	c := New(Options{})
-	defer c.Close()
-	p, _ := c.Project(1)
-	var a, b *Action
-	st, _ := p.update(func(tx *Tx) error {
-		a = tx.Start(ActionSpec{Command: "a", Resources: []Ref{{KindServer, 1}}})
-		b = tx.Start(ActionSpec{Command: "b", Resources: []Ref{{KindServer, 1}}, After: a.ID})
-		return nil
-	})
-	for _, id := range []int64{a.ID, b.ID} {
-		if got, _ := st.Actions.Get(id); got.Status != ActionSuccess {
-			t.Errorf("%s: %s", got.Command, got.Status)
 		}
 	}
 }

@@ -24,7 +24,12 @@ type Error struct {
 	Announcement string
 	// Nearest are the details of a path or method that the API does not have: operations, such as "GET /v1/servers".
 	Nearest []string
+	// Details, if set, are the JSON of the details instead of the fields above. NoDetails leaves the details out.
+	Details string
 }
+
+// NoDetails is the value of Error.Details for an answer without the member details.
+const NoDetails = "none"
 
 // FieldError is a problem of one field of a request. Name is the path of the field, such as
 // "services.0.listen_port".
@@ -41,6 +46,22 @@ func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code
 // ErrJSON is 400 json_error: the body is not JSON, or not an object.
 func ErrJSON(reason string) *Error {
 	return &Error{Code: "json_error", Status: 400, Message: "invalid JSON in request body: " + reason}
+}
+
+// ErrJSONOf is the json_error of the creation of a server (Cyclenerd/hcloud-github-runner issue 22), or else of an operation on networks
+// (vitobotta/hetzner-k3s issues 426, 427 and 464).
+func ErrJSONOf(server bool) *Error {
+	if server {
+		return &Error{Code: "json_error", Status: 422, Message: "syntax error"}
+	}
+	return &Error{Code: "json_error", Status: 400, Message: "A valid JSON document is required.", Details: NoDetails}
+}
+
+// ErrSelector is the invalid_input of a list's label selector that cannot be parsed (jenkinsci/hetzner-cloud-plugin issue 75).
+func ErrSelector(err error) *Error {
+	e := ErrField("label_selector", err.Error())
+	e.Message = "invalid label_selector: " + err.Error()
+	return e
 }
 
 // ErrUnauthorized is 401 unauthorized.
@@ -120,50 +141,37 @@ func ErrResourceUnavailable(message string) *Error {
 	return &Error{Code: "resource_unavailable", Status: 412, Message: message}
 }
 
-// MaxMistakes is how many mistakes an invalid_input names. It bounds the answer; the limit is ours.
+// MaxMistakes is how many fields an invalid_input names. It bounds the answer; the limit is ours.
 const MaxMistakes = 100
 
-// ErrInvalidInput is 422 invalid_input. The message names the field and its problem, as in the API document's example. A list
-// of allowed values is only in the details: scripts match "invalid input in field 'type'". It names several fields without their
-// problems (terraform-provider-hcloud issue 173). The details have no place for "there is more", so that the message says it.
+// ErrInvalidInput is 422 invalid_input. The message names the fields, and the details their problems (hetznercloud/cli issue 1075,
+// terraform-provider-hcloud issue 173; the API document's example has the problem in both). Of a load balancer's service, the message names
+// the outer field (terraform-provider-hcloud issue 1162). The details have no place for "there is more", so that the message says it.
 func ErrInvalidInput(fields ...FieldError) *Error {
-	fields, cut := firstMistakes(fields)
+	cut := len(fields) > MaxMistakes
+	fields = fields[:min(len(fields), MaxMistakes)]
 	e := &Error{Code: "invalid_input", Status: 422, Message: "invalid input", Fields: fields}
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = "'" + f.Name + "'"
+	var names []string
+	for _, f := range fields {
+		name, _, nested := strings.Cut(f.Name, ".")
+		if nested && name != "health_check" && name != "http" {
+			name = f.Name
+		}
+		if name = "'" + name + "'"; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
-	switch len(fields) {
+	switch len(names) {
 	case 0:
 	case 1:
 		e.Message = "invalid input in field " + names[0]
-		if m := fields[0].Messages; len(m) > 0 && !strings.HasPrefix(m[0], "must be one of ") {
-			e.Message += ": " + m[0]
-		}
 	default:
 		e.Message = "invalid input in fields " + strings.Join(names, ", ")
 	}
 	if cut {
-		e.Message += fmt.Sprintf("; only the first %d mistakes are named", MaxMistakes)
+		e.Message += fmt.Sprintf("; only the first %d fields are named", MaxMistakes)
 	}
 	return e
-}
-
-// firstMistakes returns the fields with the first MaxMistakes messages, and reports whether there are more.
-func firstMistakes(fields []FieldError) (first []FieldError, cut bool) {
-	room := MaxMistakes
-	for i, f := range fields {
-		if len(f.Messages) <= room {
-			room -= len(f.Messages)
-			continue
-		}
-		first = slices.Clone(fields[:i])
-		if room > 0 {
-			first = append(first, FieldError{Name: f.Name, Messages: f.Messages[:room]})
-		}
-		return first, true
-	}
-	return fields, false
 }
 
 // ErrField is ErrInvalidInput for one field.
@@ -176,6 +184,11 @@ func errFields(message string, names ...string) *Error {
 		fields[i] = FieldError{Name: name, Messages: []string{message}}
 	}
 	return ErrInvalidInput(fields...)
+}
+
+// errInput is an invalid_input that names no field (hetzner-k3s issue 681).
+func errInput(message string) error {
+	return &Error{Code: "invalid_input", Status: 422, Message: message, Details: "{}"}
 }
 
 // ErrServiceError is 422 service_error.

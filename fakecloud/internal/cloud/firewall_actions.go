@@ -9,9 +9,9 @@ func (p Project) onFirewall(id int64, start func(*Tx, *Firewall) ([]int64, error
 	return actions, st, err
 }
 
-// SetFirewallRules replaces the rules. The firewall shows the new ones at once; they are in force at the end of the action. It
-// starts an action for the rules, and one for each server that has the firewall, as in the API document's example.
-// Errors: not_found, conflict, invalid_input.
+// SetFirewallRules replaces the rules. The firewall shows the new ones at once. They are in force at the end of the action: at once, too,
+// unless a fault rule says otherwise. It starts an action for the rules, and one for each server that has the firewall, as in the API
+// document's example. Errors: not_found, conflict, invalid_input.
 func (p Project) SetFirewallRules(id int64, rules []FirewallRule) ([]int64, *State, error) {
 	return p.onFirewall(id, func(tx *Tx, f *Firewall) ([]int64, error) {
 		if err := checkFirewallRules(rules); err != nil {

@@ -67,11 +67,11 @@ func constant(t *testing.T, what string, fewest, most int, prepare func(others i
 	})
 }
 
-// compare fails if the cost grows with a number, also when it is measured again: so a busy machine does not decide.
+// compare fails if the cost grows with a number, each time it is measured again: a busy neighbour of the core alone doubles CPU time.
 func compare(t *testing.T, what string, fewest, most int, prepare func(int) func(), grows func(few, many cost) bool) {
 	t.Helper()
 	few, many := cheapest(t, func() func() { return prepare(fewest) }), cheapest(t, func() func() { return prepare(most) })
-	for i := 0; i < 3 && grows(few, many); i++ {
+	for i := 0; i < 20 && grows(few, many); i++ {
 		few = few.least(cheapest(t, func() func() { return prepare(fewest) }))
 		many = many.least(cheapest(t, func() func() { return prepare(most) }))
 	}

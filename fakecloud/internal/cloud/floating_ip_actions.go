@@ -38,13 +38,11 @@ func (p Project) AssignFloatingIP(id, server int64) (int64, *State, error) {
 	})
 }
 
-// UnassignFloatingIP takes a Floating IP away from its server. If it has no server, the error is unsupported_error; the
-// real code is not documented.
-// Errors: not_found, locked, unsupported_error.
+// UnassignFloatingIP takes a Floating IP away from its server. Errors: not_found, locked, service_error.
 func (p Project) UnassignFloatingIP(id int64) (int64, *State, error) {
 	return act(p, inFloatingIPs, id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
 		if f.Server == 0 {
-			return ActionSpec{}, ErrUnsupported("Floating IP is not assigned")
+			return ActionSpec{}, errUnassigned(f.Ref())
 		}
 		return ActionSpec{
 			Command: "unassign_floating_ip", Resources: []Ref{{KindServer, f.Server}}, Does: floatingIPChange{id, 0},

@@ -106,6 +106,7 @@ func (m *model) smallOperations() []func() {
 		func() { _, _, _ = p().EnableServerBackup(m.server()) },
 		func() { _, _, _ = p().DisableServerBackup(m.server()) },
 		func() { _, _, _, _ = p().EnableServerRescue(m.server(), nil) },
+		func() { _, _, _, _ = p().ResetServerPassword(m.server()) },
 		func() { _, _, _ = p().DisableServerRescue(m.server()) },
 		func() { _, _, _ = p().AttachServerISO(m.server(), "any.iso") },
 		func() { _, _, _ = p().DetachServerISO(m.server()) },

@@ -15,7 +15,12 @@ type GuestWork struct {
 	Server int64 `json:"server,omitzero"`
 	// Runs is whether the guest runs after the action.
 	Runs bool `json:"runs,omitzero"`
+	// Credentials is set for work that only a hypervisor with hypervisor.Options.Credentials gets.
+	Credentials bool `json:"credentials,omitzero"`
 }
+
+// hiddenFrom reports whether a hypervisor must not get the work.
+func (w *GuestWork) hiddenFrom(h *attachment) bool { return w.Credentials && !h.Credentials }
 
 // workIfOn returns the work of an action that affects only a running guest; nil if it does not run.
 func workIfOn(s *Server, runs bool) *GuestWork {
@@ -30,9 +35,9 @@ func setGuestType(m *hypervisor.Guest, t *ServerType) {
 }
 
 func setGuestImage(m *hypervisor.Guest, i *Image) {
-	m.Image, m.ImageID = "", 0
+	m.Image, m.ImageID, m.OSFlavor, m.OSVersion = "", 0, "", ""
 	if i != nil {
-		m.Image, m.ImageID = cmp.Or(i.Name, i.Description), i.ID
+		m.Image, m.ImageID, m.OSFlavor, m.OSVersion = cmp.Or(i.Name, i.Description), i.ID, i.OSFlavor, i.OSVersion
 	}
 }
 
@@ -41,7 +46,10 @@ func (st *State) guest(project int64, s *Server) hypervisor.Guest {
 	m := hypervisor.Guest{
 		Project: project, Server: s.ID, Name: s.Name, Status: string(s.Status), Labels: maps.Clone(s.Labels),
 		Location: s.Location.Name, NetworkZone: s.Location.NetworkZone, DiskGB: s.PrimaryDisk, UserData: s.UserData,
-		Networks: []hypervisor.Network{}, SSHKeys: []string{},
+		Networks: []hypervisor.Network{}, SSHKeys: st.publicKeys(s.SSHKeys), PasswordHash: s.PasswordHash,
+	}
+	if s.RescueEnabled {
+		m.Rescue = &hypervisor.Rescue{SSHKeys: st.publicKeys(s.RescueSSHKeys), PasswordHash: s.RescueHash}
 	}
 	setGuestType(&m, s.Type)
 	setGuestImage(&m, s.Image)
@@ -57,10 +65,24 @@ func (st *State) guest(project int64, s *Server) hypervisor.Guest {
 			Network: n.ID, Name: n.Name, Subnet: in.Subnet, IP: in.IP, AliasIPs: slices.Clone(in.AliasIPs), MAC: macOf(s.ID, n.ID),
 		})
 	}
-	for _, id := range s.SSHKeys {
+	return m
+}
+
+// publicKeys returns those keys that were not deleted.
+func (st *State) publicKeys(ids []int64) []string {
+	keys := []string{}
+	for _, id := range ids {
 		if k, ok := st.SSHKeys.Get(id); ok {
-			m.SSHKeys = append(m.SSHKeys, k.PublicKey)
+			keys = append(keys, k.PublicKey)
 		}
+	}
+	return keys
+}
+
+// see removes the credentials from a guest, unless the hypervisor wants them.
+func (h *attachment) see(m hypervisor.Guest) hypervisor.Guest {
+	if !h.Credentials {
+		m.PasswordHash, m.Rescue = nil, nil
 	}
 	return m
 }
@@ -92,21 +114,23 @@ func (t *task) describe() (hypervisor.Task, bool) {
 	}); ok {
 		does.amend(st, &out.Guest)
 	}
+	out.Guest = t.hypervisor.see(out.Guest)
 	return out, true
 }
 
 // handOver makes an action a task of the hypervisor that has its guest. It returns false without
-// such a hypervisor, or if a fault rule has decided how, not only when, the action ends.
+// such a hypervisor, or if a fault rule has decided how, not only when, the action ends, or what the guest does.
 func (tx *Tx) handOver(a *Action) bool {
-	if o := a.plan.Outcome; a.plan.Guest == nil || o != nil && (o.Fail || o.Hang) {
+	g, o := a.plan.Guest, a.plan.Outcome
+	if g == nil || o != nil && (o.Fail || o.Hang || o.GuestIgnores || o.StaysOff && g.Runs) {
 		return false
 	}
-	s, ok := tx.Servers.Get(a.plan.Guest.Server)
+	s, ok := tx.Servers.Get(g.Server)
 	if !ok {
 		return false
 	}
 	h := tx.hypervisorOf(s)
-	if h == nil {
+	if h == nil || g.hiddenFrom(h) {
 		return false
 	}
 	tx.tasks = append(tx.tasks, &task{

@@ -87,7 +87,7 @@ func (c *Cloud) AttachHypervisor(o hypervisor.Options) (*HypervisorSession, erro
 		st := p.data.state.Load()
 		for server := range st.Servers.All() {
 			if c.hypervisorOf(p.data, server) == h {
-				s.guests = append(s.guests, st.guest(p.data.id, server))
+				s.guests = append(s.guests, h.see(st.guest(p.data.id, server)))
 			}
 		}
 	}
@@ -392,7 +392,7 @@ func (c *Cloud) detach(h *attachment, keep bool) {
 		}
 		_ = c.write(p.data, c.writeTime(c.Now()), nil, func(tx *Tx) error { // the function returns no error
 			for _, s := range stopping {
-				tx.guestShutsDown(s.ID)
+				tx.guestShutsDown(s.ID, 0)
 			}
 			return nil
 		})
@@ -416,8 +416,10 @@ func (c *Cloud) detach(h *attachment, keep bool) {
 	c.assignWaiting()
 }
 
-// assignWaiting gives the waiting tasks to the hypervisors that have their servers now.
+// assignWaiting gives the waiting tasks to the hypervisors that have their servers now. One that its hypervisor may not see is done, as
+// without a hypervisor.
 func (c *Cloud) assignWaiting() {
+	var ended []*task
 	c.waiting = slices.DeleteFunc(c.waiting, func(t *task) bool {
 		s, ok := t.project.state.Load().Servers.Get(t.server)
 		if !ok {
@@ -427,12 +429,23 @@ func (c *Cloud) assignWaiting() {
 		if h == nil {
 			return false
 		}
-		if t.take() { // its deadline has not passed
-			t.hypervisor = h
-			h.add(t)
+		if !t.take() { // its deadline has passed
+			return true
 		}
+		if a, ok := t.project.state.Load().Actions.Get(t.action); ok && a.plan != nil && a.plan.Guest.hiddenFrom(h) {
+			ended = append(ended, t)
+			return true
+		}
+		t.hypervisor = h
+		h.add(t)
 		return true
 	})
+	for _, t := range ended {
+		_ = c.write(t.project, c.writeTime(c.Now()), nil, func(tx *Tx) error { // the function returns no error
+			tx.endAction(t.action, nil)
+			return nil
+		})
+	}
 }
 
 // forgetGuests drops the tasks of a project that is reset, and tells hypervisors to forget its servers.
@@ -446,7 +459,7 @@ func (c *Cloud) forgetGuests(p *projectData, st *State) {
 		}
 		for s := range st.Servers.All() {
 			if c.hypervisorOf(p, s) == h {
-				h.session.enqueue(hypervisor.Task{Command: hypervisor.CommandForget, Guest: st.guest(p.id, s)})
+				h.session.enqueue(hypervisor.Task{Command: hypervisor.CommandForget, Guest: h.see(st.guest(p.id, s))})
 			}
 		}
 	}

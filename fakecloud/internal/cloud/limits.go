@@ -84,7 +84,11 @@ const MinVSwitchID = 1000
 func (tx *Tx) checkLimit(t table) error {
 	kind := t.Kind()
 	if limit := tx.Limits[kind]; limit > 0 && t.Len() >= limit {
-		return ErrLimitExceeded(string(kind)+"_limit", words(kind)+" limit exceeded")
+		message := words(kind) + " limit exceeded"
+		if kind == KindServer {
+			message = "server limit reached" // elizaOS/eliza pull request 8318
+		}
+		return ErrLimitExceeded(string(kind)+"_limit", message)
 	}
 	return nil
 }

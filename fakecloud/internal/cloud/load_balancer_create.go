@@ -138,9 +138,7 @@ func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 func (tx *Tx) loadBalancerLocation(in CreateLoadBalancer) (*Location, error) {
 	switch {
 	case in.Location != "" && in.NetworkZone != "":
-		return nil, ErrInvalidInput(
-			FieldError{"location", []string{"must not be given together with network_zone"}},
-			FieldError{"network_zone", []string{"must not be given together with location"}})
+		return nil, errFields("location and network_zone are mutually exclusive", "network_zone", "location") // hetznercloud/cli issue 294
 	case in.Location == "" && in.NetworkZone == "":
 		return nil, errFields("either location or network_zone is required", "location", "network_zone")
 	case in.Location != "":

@@ -62,14 +62,10 @@ func (f *targetFinder) find(s Selected) *LoadBalancerTarget {
 	return f.target
 }
 
-func newSelectedTree() *btree.BTreeG[selectedServer] {
-	return store.NewTree(func(a, b selectedServer) bool { return a.id < b.id })
-}
-
 // add adds a target to a set that nobody else has.
 func (s *Selected) add(t *LoadBalancerTarget) {
 	if s.tree == nil {
-		s.tree = newSelectedTree()
+		s.tree = store.NewTree(func(a, b selectedServer) bool { return a.id < b.id })
 	}
 	s.tree.Set(selectedServer{t.Server, t})
 }

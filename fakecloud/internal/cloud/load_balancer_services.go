@@ -186,13 +186,12 @@ func setSeconds(dst *time.Duration, seconds *int) {
 }
 
 func dedupe(ids []int64) []int64 {
-	var out []int64
-	for _, id := range ids {
-		if !slices.Contains(out, id) {
-			out = append(out, id)
-		}
-	}
-	return out
+	known := map[int64]bool{}
+	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
+		again := known[id]
+		known[id] = true
+		return again
+	})
 }
 
 type fieldErrors []FieldError
@@ -230,7 +229,6 @@ func (s *LoadBalancerService) httpProblems(in *ServiceHTTPInput) []FieldError {
 		}
 		return f
 	}
-	// https without certificates is allowed: TLS is passed through (API document, add_service).
 	if !cookieName.MatchString(s.HTTP.CookieName) {
 		f.add("http.cookie_name", "is not a valid name of a cookie")
 	}
@@ -353,6 +351,11 @@ func (lb *LoadBalancer) deleteService(port int) error {
 func (lb *LoadBalancer) checkCertificates(st *State, s LoadBalancerService, prefix string) error {
 	if s.HTTP == nil {
 		return nil
+	}
+	if s.Protocol == "https" && len(s.HTTP.Certificates) == 0 {
+		e := ErrField(prefix+"http.certificates", "at least one certificate is required for protocol https")
+		e.Message = e.Fields[0].Messages[0] // hcloud-cloud-controller-manager issue 223
+		return e
 	}
 	for _, id := range s.HTTP.Certificates {
 		if _, ok := st.Certificates.Get(id); !ok {

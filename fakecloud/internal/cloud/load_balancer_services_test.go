@@ -36,7 +36,7 @@ func TestInvalidServicesAreRefused(t *testing.T) {
 		"tcp without listen port": {ServiceInput{Protocol: new("tcp"), DestinationPort: new(1)}, "listen_port"},
 		"tcp without destination": {ServiceInput{Protocol: new("tcp"), ListenPort: new(2)}, "destination_port"},
 		"port in use":             {tcp(1, 2), "source_port_already_used"},
-		"https passed through":    {ServiceInput{Protocol: new("https")}, ""},
+		"no certificate":          {ServiceInput{Protocol: new("https")}, "http.certificates"},
 		"unknown certificate":     {https(ServiceHTTPInput{Certificates: []int64{1}}), "http.certificates"},
 		"http with a certificate": {http(ServiceHTTPInput{Certificates: []int64{cert}}), "http.certificates"},
 		"http with a redirect":    {http(ServiceHTTPInput{RedirectHTTP: new(true)}), "http.redirect_http"},

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -29,9 +30,8 @@ type TargetInput struct {
 //     kind. Each has a separate health.
 //   - A label selector counts as one target towards the limit of the type.
 //
-// Left out: a check that targets are in the load balancer's network zone, since the document does not mention one, and the ownership of
-// dedicated servers' addresses. An ip target may be any unicast address that does not belong to a resource of the cloud. If
-// Options.DedicatedServers is set, only those addresses are allowed.
+// Left out: the ownership of dedicated servers' addresses. An ip target may be any unicast address that does not belong to a
+// resource of the cloud. If Options.DedicatedServers is set, only those addresses are allowed.
 
 func errNotAttached() error {
 	return ErrOperation("load_balancer_not_attached_to_network", "load balancer is not attached to a network")
@@ -43,7 +43,7 @@ func errPublicDisabled() error {
 }
 
 // addTarget adds a target. The caller must call resolveTargets. Errors: those of the API document for
-// add_target, invalid_input, resource_limit_exceeded.
+// add_target, invalid_input, unsupported_error, resource_limit_exceeded.
 func (lb *LoadBalancer) addTarget(st *State, c *Cloud, in TargetInput, prefix string) error {
 	t := LoadBalancerTarget{Type: in.Type, UsePrivateIP: in.UsePrivateIP}
 	var err error
@@ -88,11 +88,15 @@ func (lb *LoadBalancer) serverTarget(st *State, in TargetInput, t *LoadBalancerT
 	if in.Server == 0 {
 		return ErrField(prefix+"server", "is required for a target of type server")
 	}
-	if _, ok := st.Servers.Get(in.Server); !ok {
+	s, ok := st.Servers.Get(in.Server)
+	if !ok {
 		// hcloud-cloud-controller-manager issue 1074 has the message.
 		e := ErrField(prefix+"server.id", fmt.Sprintf("server with ID '%d' not found", in.Server))
 		e.Message = "cloud target was not found"
 		return e
+	}
+	if s.Location.NetworkZone != lb.Location.NetworkZone { // syself/hetzner-cloud-controller-manager issue 64
+		return ErrUnsupported("servers and load balancers needs to be in the same network zone, cross network zone is not supported")
 	}
 	if in.UsePrivateIP && in.ServerIP.IsValid() {
 		return ErrField(prefix+"server.ip", "is only valid for public targets")
@@ -105,7 +109,7 @@ func (lb *LoadBalancer) serverTarget(st *State, in TargetInput, t *LoadBalancerT
 	case !in.UsePrivateIP && !lb.PublicEnabled:
 		return errPublicDisabled()
 	case in.UsePrivateIP && !ok:
-		return ErrOperation("resolve_cloud_private_targets_error", "server is not attached to the load balancer's network")
+		return ErrOperation("resolve_cloud_private_targets_error", "failed to resolve cloud private targets")
 	case in.ServerIP.IsValid() && (!ok || ip != in.ServerIP):
 		return ErrOperation("ip_not_assigned_to_server",
 			fmt.Sprintf("%s is neither the Primary IPv4 nor in the IPv6 network of server %d", in.ServerIP, in.Server))
@@ -194,7 +198,7 @@ func (c *Cloud) dedicatedServer(ip netip.Addr) bool {
 }
 
 // removeTarget removes a target. A public server target without an address in the input is the one with
-// the server's IPv4 address. Errors: not_found.
+// the server's IPv4 address. Errors: not_found, invalid_input.
 func (lb *LoadBalancer) removeTarget(in TargetInput) error {
 	i := slices.IndexFunc(lb.Targets, func(t LoadBalancerTarget) bool {
 		if t.Type != in.Type {
@@ -208,12 +212,14 @@ func (lb *LoadBalancer) removeTarget(in TargetInput) error {
 		}
 		return t.IP == in.IP
 	})
-	if i < 0 {
-		name := map[string]any{"server": in.Server, "label_selector": in.Selector, "ip": in.IP}[in.Type]
-		return ErrNotFound("load_balancer_target", name)
+	switch {
+	case i >= 0:
+		lb.Targets = slices.Delete(lb.Targets, i, i+1)
+		return nil
+	case in.Type == "server": // hcloud-cloud-controller-manager issue 505, syself/cluster-api-provider-hetzner pull request 1631
+		return errInput(fmt.Sprintf("server with ID %d not found", in.Server))
 	}
-	lb.Targets = slices.Delete(lb.Targets, i, i+1)
-	return nil
+	return ErrNotFound("load_balancer_target", cmp.Or(in.Selector, in.IP.String()))
 }
 
 // serverAddress returns the destination of a server target's traffic: the server's address in the load

@@ -142,7 +142,7 @@ func TestTargetsAreAddedOnceAndRemoved(t *testing.T) {
 		t.Errorf("targets %s", got)
 	}
 	do(remove, serverTarget(s), "")
-	do(remove, serverTarget(s), "not_found") // the other target needs the IPv6 address
+	do(remove, serverTarget(s), fmt.Sprintf("server with ID %d not found", s.ID)) // the other target needs the IPv6 address
 	do(remove, ipTarget("203.0.113.8"), "not_found")
 	do(remove, selectorTarget("a"), "not_found")
 	do(remove, byIPv6, "")

@@ -202,25 +202,18 @@ func TestANewLoadBalancerHasAllDefaults(t *testing.T) {
 
 func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 	t.Parallel()
-	p, n, clk := lbCloud(t, func(o *Options) { o.Limits = Limits{KindLoadBalancer: 2} })
-	newLB(t, p, clk, CreateLoadBalancer{Name: "taken"})
+	p, n, _ := lbCloud(t)
 	for name, tc := range map[string]struct {
 		change func(*CreateLoadBalancer)
 		want   string
 	}{
-		"empty name":                {func(in *CreateLoadBalancer) { in.Name = " " }, "name"},
-		"bad label":                 {func(in *CreateLoadBalancer) { in.Labels = map[string]string{"-": ""} }, "labels"},
 		"name that ends in a space": {func(in *CreateLoadBalancer) { in.Name = "a " }, "name"},
 		"unknown zone":              {func(in *CreateLoadBalancer) { in.Location, in.NetworkZone = "", "moon" }, "network_zone"},
 		"no place":                  {func(in *CreateLoadBalancer) { in.Location = "" }, "location"},
-		"two places":                {func(in *CreateLoadBalancer) { in.NetworkZone = "eu-central" }, "location"},
 		"unknown network":           {func(in *CreateLoadBalancer) { in.Network = 5 }, "network"},
 		"network of another zone":   {func(in *CreateLoadBalancer) { in.Network, in.Location = n.ID, "ash" }, "no_subnet_available"},
 		"a bad service": {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), {Protocol: new("tcp")}} },
 			"services.1.listen_port"},
-		"too many services": {func(in *CreateLoadBalancer) {
-			in.Type, in.Services = "1", []ServiceInput{tcp(1, 1), tcp(2, 1), tcp(3, 1)}
-		}, "resource_limit_exceeded"},
 		"an unknown target": {func(in *CreateLoadBalancer) {
 			in.Targets = []TargetInput{selectorTarget("a"),
 				{Type: "server", Server: 1}}
@@ -238,10 +231,6 @@ func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 				t.Error("a refused request changed the state")
 			}
 		})
-	}
-	newLB(t, p, clk, CreateLoadBalancer{Name: "last"})
-	if _, _, _, err := p.CreateLoadBalancer(lbDefaults(CreateLoadBalancer{})); codeOf(err) != "resource_limit_exceeded" {
-		t.Errorf("one too many: %v", err)
 	}
 }
 
@@ -347,17 +336,6 @@ func TestChangingTheTypeOfALoadBalancer(t *testing.T) {
 	if _, _, err := p.ChangeLoadBalancerType(lb.ID, "huge"); codeOf(err) != "load_balancer_type" {
 		t.Errorf("an unknown type: %v", err)
 	}
-	action := did(p.ChangeLoadBalancerType(lb.ID, "1"))(t)
-	ended(t, p, clk, action, "")
-	if a, _ := p.View().Actions.Get(action); a.Command != "change_load_balancer_type" {
-		t.Errorf("command %s", a.Command)
-	}
-	if got := getLB(t, p, lb.ID).Type.Name; got != "small" {
-		t.Errorf("type %s", got)
-	}
-	if _, _, err := p.AddLoadBalancerService(lb.ID, tcp(3, 3)); codeOf(err) != "resource_limit_exceeded" {
-		t.Errorf("a service over the new limit: %v", err)
-	}
 }
 
 func TestMetricsShowTheLatestReports(t *testing.T) {
@@ -393,19 +371,8 @@ func TestMetricsShowTheLatestReports(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	if got := metrics(79*time.Second, 83*time.Second, time.Second, "open_connections")["open_connections"]; !slices.Equal(got,
-		[]float64{3, 3, 0, 0}) {
-		t.Errorf("a minute after the last report: %v", got)
-	}
 	if _, err := p.LoadBalancerMetrics(5, nil, MetricRange{Step: time.Second}); codeOf(err) != "not_found" {
 		t.Errorf("metrics of an unknown load balancer: %v", err)
-	}
-	for range 2 * maxStats {
-		clk.Step(time.Millisecond)
-		p.ReportLoadBalancerStats(lb.ID, LoadBalancerStats{})
-	}
-	if n := len(p.cloud.loadBalancerStats.samples[lb.ID]); n > maxStats {
-		t.Errorf("%d samples are kept", n)
 	}
 	p.ReportLoadBalancerStats(5, LoadBalancerStats{OpenConnections: 1})
 	if len(p.cloud.loadBalancerStats.samples) != 1 {

@@ -46,8 +46,8 @@ func labelsOrNone(m map[string]string) map[string]string {
 // ValidateLabels checks labels by the rules of the API document's chapter Labels. It returns nil or an
 // invalid_input error on the field `labels`.
 func ValidateLabels(labels map[string]string) error {
-	if problems := store.LabelProblems(labels); len(problems) > 0 {
-		return ErrInvalidInput(FieldError{Name: "labels", Messages: problems})
+	if problem := store.LabelProblem(labels); problem != "" {
+		return ErrField("labels", problem)
 	}
 	return nil
 }

@@ -112,12 +112,12 @@ func (p Project) CreateNetwork(in CreateNetwork) (*Network, *State, error) {
 			Meta: tx.NewMeta(in.Name, in.Labels), IPRange: in.IPRange, ExposeRoutesToVSwitch: in.ExposeRoutesToVSwitch,
 		}
 		for i, s := range in.Subnets {
-			if err := n.addSubnet(s, tx.Catalogue.NetworkZones(), fmt.Sprintf("subnets.%d.", i)); err != nil {
+			if err := n.addSubnet(s, tx.Catalogue.NetworkZones(), fmt.Sprintf("subnets[%d].", i)); err != nil {
 				return err
 			}
 		}
 		for i, r := range in.Routes {
-			if err := n.addRoute(r, fmt.Sprintf("routes.%d.", i)); err != nil {
+			if err := n.addRoute(r, fmt.Sprintf("routes[%d].", i)); err != nil {
 				return err
 			}
 		}

@@ -21,7 +21,7 @@ func (p Project) AddSubnet(id int64, s Subnet) (int64, *State, error) {
 	return p.changeNetwork(id, "add_subnet", func(n *Network) (effect, error) {
 		checked := n.Clone()
 		err := checked.addSubnet(s, zones, "")
-		return subnetChange{id, checked.Subnets}, err
+		return subnetAddition{subnetChange{id, checked.Subnets}, n.Subnets}, err
 	})
 }
 
@@ -58,6 +58,15 @@ type subnetChange struct {
 func (e subnetChange) end(tx *Tx) {
 	tx.Networks.Update(e.Network, func(n *Network) { n.Subnets = e.Subnets })
 }
+
+// subnetAddition is shown while its action runs: a client that was written for the real API reads it at once.
+type subnetAddition struct {
+	subnetChange
+	Was []Subnet
+}
+
+func (e subnetAddition) begin(tx *Tx)            { e.end(tx) }
+func (e subnetAddition) failed(tx *Tx, _ *Error) { subnetChange{e.Network, e.Was}.end(tx) }
 
 type routeChange struct {
 	Network int64

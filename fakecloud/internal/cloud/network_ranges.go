@@ -70,7 +70,7 @@ func (n *Network) addSubnet(s Subnet, zones []string, prefix string) error {
 		return ErrLimitExceeded("subnet_limit", fmt.Sprintf("a network has at most %d subnets", MaxSubnetsPerNetwork))
 	}
 	if !slices.Contains(zones, s.NetworkZone) {
-		return fail("network_zone", "there is no network zone %q", s.NetworkZone)
+		return fail("network_zone", "network zone does not exist") // vitobotta/hetzner-k3s issue 532
 	}
 	if len(n.Subnets) > 0 && n.Subnets[0].NetworkZone != s.NetworkZone {
 		return fail("network_zone", "all subnets of a network are in one network zone, here %s", n.Subnets[0].NetworkZone)
@@ -140,17 +140,21 @@ func (n *Network) freeSubnet(kind string) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// errRouteOverlaps has the message of the real API (hcloud-cloud-controller-manager pull request 577).
-func errRouteOverlaps(prefix, problem string) error {
-	e := ErrField(prefix+"destination", problem)
-	e.Message = "network route destination overlaps with another subnetwork or network route"
-	return e
-}
+// The messages of the real API: hcloud-cloud-controller-manager pull request 577, hetznercloud/cli issue 826.
+const (
+	routeOverlaps  = "network route destination overlaps with another subnetwork or network route"
+	invalidGateway = "invalid gateway"
+)
 
 // checkRoute checks a new route. In errors, prefix precedes the names of fields.
 func (n *Network) checkRoute(r Route, prefix string) error {
-	fail := func(field, format string, args ...any) error {
+	fail := func(field, format string, args ...any) *Error {
 		return ErrField(prefix+field, fmt.Sprintf(format, args...))
+	}
+	say := func(message, field, format string, args ...any) error {
+		e := fail(field, format, args...)
+		e.Message = message
+		return e
 	}
 	if len(n.Routes) >= MaxRoutesPerNetwork {
 		return ErrLimitExceeded("route_limit", fmt.Sprintf("a network has at most %d routes", MaxRoutesPerNetwork))
@@ -166,23 +170,23 @@ func (n *Network) checkRoute(r Route, prefix string) error {
 			return fail("destination", "must not overlap with %s", gatewayOfPublicNet)
 		}
 		if other, ok := n.overlappingSubnet(r.Destination); ok {
-			return errRouteOverlaps(prefix, fmt.Sprintf("overlaps with the subnet %s", other))
+			return say(routeOverlaps, "destination", "overlaps with the subnet %s", other)
 		}
 	}
 	if other, ok := n.overlappingRoute(r.Destination); ok {
-		return errRouteOverlaps(prefix, fmt.Sprintf("overlaps with the route to %s", other))
+		return say(routeOverlaps, "destination", "overlaps with the route to %s", other)
 	}
 	switch {
 	case !r.Gateway.Is4():
-		return fail("gateway", "must be an IPv4 address")
+		return say(invalidGateway, "gateway", "must be an IPv4 address")
 	case r.Gateway == n.gateway():
-		return fail("gateway", "must not be the first IP of the network, which is its own gateway")
+		return say(invalidGateway, "gateway", "must not be the first IP of the network, which is its own gateway")
 	case r.Gateway == gatewayOfPublicNet:
-		return fail("gateway", "must not be %s", gatewayOfPublicNet)
+		return say(invalidGateway, "gateway", "must not be %s", gatewayOfPublicNet)
 	case !n.IPRange.Contains(r.Gateway):
-		return fail("gateway", "must be an IP of the network's range %s", n.IPRange)
+		return say(invalidGateway, "gateway", "must be an IP of the network's range %s", n.IPRange)
 	case slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.Type == SubnetVSwitch && s.IPRange.Contains(r.Gateway) }):
-		return fail("gateway", "must not be an IP behind a vSwitch")
+		return say(invalidGateway, "gateway", "must not be an IP behind a vSwitch")
 	}
 	return nil
 }

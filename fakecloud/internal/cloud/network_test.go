@@ -45,6 +45,8 @@ func codeOf(err error) string {
 		return "not an API error: " + err.Error()
 	case e.Code == "invalid_input" && len(e.Fields) > 0:
 		return e.Fields[0].Name
+	case e.Code == "invalid_input":
+		return e.Message
 	}
 	return string(e.Code)
 }
@@ -59,7 +61,7 @@ func TestTheSubnetOfAVSwitchDoesNotBeginWithItsNetwork(t *testing.T) {
 	vSwitch := Subnet{Type: SubnetVSwitch, NetworkZone: "eu-central", VSwitchID: MinVSwitchID}
 	for _, first := range []string{"10.0.0.0/16", "10.0.0.0/24"} {
 		vSwitch.IPRange = netip.MustParsePrefix(first)
-		if _, err := create("first", vSwitch); codeOf(err) != "subnets.0.ip_range" {
+		if _, err := create("first", vSwitch); codeOf(err) != "subnets[0].ip_range" {
 			t.Errorf("%s: %v", first, err)
 		}
 	}
@@ -70,7 +72,7 @@ func TestTheSubnetOfAVSwitchDoesNotBeginWithItsNetwork(t *testing.T) {
 	}
 	other := vSwitch
 	other.NetworkZone = "us-east"
-	if _, err := create("other", other); codeOf(err) != "subnets.0.network_zone" {
+	if _, err := create("other", other); codeOf(err) != "subnets[0].network_zone" {
 		t.Errorf("in another zone: %v", err)
 	}
 }
@@ -79,8 +81,8 @@ func TestASubnetWithoutARangeGetsTheFirstFree24(t *testing.T) {
 	t.Parallel()
 	p, n, clk := networkCloud(t)
 	for _, want := range []string{"10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24"} {
-		did(p.AddSubnet(n.ID, Subnet{Type: "cloud", NetworkZone: "eu-central"}))(t)
 		before, _ := p.View().Networks.Get(n.ID)
+		did(p.AddSubnet(n.ID, Subnet{Type: "cloud", NetworkZone: "eu-central"}))(t)
 		if _, _, err := p.AddSubnet(n.ID, Subnet{Type: "cloud", NetworkZone: "eu-central"}); codeOf(err) != "conflict" {
 			t.Errorf("while a change runs: %v, want conflict", err)
 		}

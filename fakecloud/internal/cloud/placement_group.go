@@ -27,21 +27,14 @@ func (g *PlacementGroup) Clone() *PlacementGroup {
 	return &c
 }
 
-// full returns a message if the group is full, else "". Users of the real API report this message, but
-// not its code. Here, the creation of a server answers placement_error, as documented, and joining a
-// group answers resource_limit_exceeded.
-func (g *PlacementGroup) full() string {
-	if len(g.Servers) < MaxServersPerPlacementGroup {
-		return ""
-	}
-	return fmt.Sprintf("placement group with ID %d contains already %d servers", g.ID, len(g.Servers))
-}
-
+// checkRoom returns an error if the group is full. terraform-provider-hcloud issue 1170 shows it for the creation of a server. Joining
+// a group answers the same here.
 func (g *PlacementGroup) checkRoom() error {
-	if message := g.full(); message != "" {
-		return ErrLimitExceeded("placement_group_servers_limit", message)
+	if len(g.Servers) < MaxServersPerPlacementGroup {
+		return nil
 	}
-	return nil
+	return ErrOperation("placement_group_member_limit_reached",
+		fmt.Sprintf("placement group with ID %d contains already %d servers", g.ID, len(g.Servers)))
 }
 
 // CreatePlacementGroup is the input of POST /placement_groups.
@@ -126,7 +119,7 @@ func (tx *Tx) leavePlacementGroup(server int64) {
 // AddServerToPlacementGroup puts a stopped server into a group. As clients of the real API have observed,
 // this starts the server.
 // Errors: not_found, locked, invalid_input, server_not_stopped, already_in_placement_group,
-// resource_limit_exceeded.
+// placement_group_member_limit_reached.
 func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, error) {
 	return act(p, inServers, id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		g, ok := tx.PlacementGroups.Get(group)
@@ -137,7 +130,7 @@ func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, erro
 			return ActionSpec{}, ErrOperation("already_in_placement_group",
 				fmt.Sprintf("server is already part of placement group %d", s.PlacementGroup))
 		}
-		if err := requireStopped(s); err != nil {
+		if err := requireStopped(s, "server must be offline for adding it to a placement group"); err != nil {
 			return ActionSpec{}, err
 		}
 		return ActionSpec{

@@ -22,8 +22,8 @@ func TestAPlacementGroupHasAtMostTenServers(t *testing.T) {
 	}
 	clk.Step(time.Minute)
 	_, _, err := p.AddServerToPlacementGroup(last, g.ID)
-	wantCode(t, "add an eleventh server", err, "resource_limit_exceeded")
-	if a, _ := p.View().Actions.Get(lost); a.Status != ActionFailed || a.ErrorCode != "resource_limit_exceeded" {
+	wantCode(t, "add an eleventh server", err, "placement_group_member_limit_reached")
+	if a, _ := p.View().Actions.Get(lost); a.Status != ActionFailed || a.ErrorCode != "placement_group_member_limit_reached" {
 		t.Errorf("action that came too late: %+v", a)
 	}
 	check(t, p.DeletePlacementGroup(g.ID))

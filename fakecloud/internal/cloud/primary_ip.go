@@ -339,7 +339,7 @@ func (p Project) DeletePrimaryIP(id int64, unassign bool) error {
 		}
 		if ip.Assigned() {
 			if !unassign || ip.Assignee.Kind != KindServer {
-				return ErrOperation("must_be_unassigned", "Primary IP must be unassigned before it can be deleted")
+				return ErrOperation("must_be_unassigned", "Primary IP must be unassigned")
 			}
 			if err := tx.checkUnassignable(ip); err != nil {
 				return err

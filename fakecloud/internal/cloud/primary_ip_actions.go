@@ -78,7 +78,7 @@ func checkAssignable(ip *PrimaryIP, s *Server) error {
 		// The document lists primary_ip_datacenter_mismatch for the creation of a server only.
 		return ErrField("assignee_id", fmt.Sprintf("Primary IP is in location %s, the server is in %s", ip.Location.Name, s.Location.Name))
 	}
-	return requireStopped(s)
+	return requireStopped(s, "Server must be offline for this action")
 }
 
 // assignPrimaryIPSpec returns the action that assigns an address. It locks the server and the address, so that they still pass the
@@ -122,7 +122,7 @@ func (tx *Tx) checkUnassignable(ip *PrimaryIP) error {
 	if ip.Type == IPv4 && tx.isPublicTarget(s) {
 		return ErrOperation("server_is_load_balancer_target", "the server's IPv4 address is a target of a load balancer")
 	}
-	return requireStopped(s)
+	return requireStopped(s, "Server must be offline for this action")
 }
 
 // isPublicTarget reports whether a load balancer uses a server's public IPv4 address.
@@ -142,13 +142,18 @@ func (tx *Tx) isPublicTarget(s *Server) bool {
 	return false
 }
 
+// errUnassigned has the message that the real API has for a Floating IP (terraform-provider-hcloud issue 279 and pull request 1335).
+func errUnassigned(ip Ref) error {
+	return ErrServiceError(fmt.Sprintf("%s with ID %d is not assigned to any resource", words(ip.Kind), ip.ID))
+}
+
 // UnassignPrimaryIP takes a Primary IP away from a server that is off.
-// Errors: not_found, conflict, locked, unsupported_error, server_not_stopped,
+// Errors: not_found, conflict, locked, service_error, unsupported_error, server_not_stopped,
 // server_is_load_balancer_target.
 func (p Project) UnassignPrimaryIP(id int64) (int64, *State, error) {
 	return act(p, inPrimaryIPs, id, func(tx *Tx, ip *PrimaryIP) (ActionSpec, error) {
 		if !ip.Assigned() {
-			return ActionSpec{}, ErrUnsupported("the Primary IP is not assigned")
+			return ActionSpec{}, errUnassigned(ip.Ref())
 		}
 		return ActionSpec{
 			Command: "unassign_primary_ip", Resources: []Ref{ip.Assignee, ip.Ref()}, Does: assignment{id, 0},

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -63,11 +64,15 @@ type Server struct {
 	RebuildProtection bool     `json:"rebuild_protection,omitzero"`
 	SSHKeys           []int64  `json:"ssh_keys,omitzero"`
 	UserData          string   `json:"user_data,omitzero"`
+	PasswordHash      []byte   `json:"password_hash,omitzero"` // SHA-256 of root's password; nil for none. It is replaced as a whole
 	// Started and Stopped are when the server was last powered on and off. Metrics cover the time between.
 	Started time.Time `json:"started,omitzero"`
 	Stopped time.Time `json:"stopped,omitzero"`
 	// RescueSince is when rescue mode was enabled.
 	RescueSince time.Time `json:"rescue_since,omitzero"`
+	// RescueSSHKeys and RescueHash, of the password, are those of the rescue system. They are replaced as a whole.
+	RescueSSHKeys []int64 `json:"rescue_ssh_keys,omitzero"`
+	RescueHash    []byte  `json:"rescue_hash,omitzero"`
 	// powered is when the server last started or stopped to run, zero for never. The health of load
 	// balancers' targets follows it.
 	powered time.Time
@@ -162,9 +167,9 @@ func (p Project) UpdateServer(id int64, in UpdateResource) (*State, error) {
 	})
 }
 
-func requireStopped(s *Server) error {
+func requireStopped(s *Server, message string) error {
 	if s.Status != ServerOff {
-		return ErrOperation("server_not_stopped", "server must be powered off for this action")
+		return ErrOperation("server_not_stopped", message)
 	}
 	return nil
 }
@@ -188,4 +193,10 @@ func (tx *Tx) newPassword() string {
 		b[i] = passwordAlphabet[r.IntN(len(passwordAlphabet))]
 	}
 	return string(b)
+}
+
+// hashOf returns the hash by which a guest knows a password.
+func hashOf(password string) []byte {
+	sum := sha256.Sum256([]byte(password))
+	return sum[:]
 }

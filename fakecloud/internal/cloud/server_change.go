@@ -68,9 +68,10 @@ func checkTypeChange(s *Server, t *ServerType, upgradeDisk bool, tx *Tx) error {
 	case t.StorageType != s.Type.StorageType:
 		return unfit("server type %s has storage type %s, the server's is %s", t.Name, t.StorageType, s.Type.StorageType)
 	case t.Disk < s.PrimaryDisk:
-		return unfit("the disk of server type %s has %d GB, the server's has %d GB and cannot shrink", t.Name, t.Disk, s.PrimaryDisk)
+		// terraform-provider-hcloud issue 80
+		return unfit("cannot change type because the selected server_type has not sufficient disk space")
 	}
-	if err := requireStopped(s); err != nil {
+	if err := requireStopped(s, "server must be stopped before changing type"); err != nil {
 		return err
 	}
 	if err := orderable(t, s.Location, tx.now); err != nil {
@@ -115,16 +116,17 @@ func (p Project) RebuildServer(id int64, in RebuildServer) (password string, act
 			return ActionSpec{}, err
 		}
 		if image.DiskSize > float64(s.PrimaryDisk) {
-			return ActionSpec{}, ErrField("image", fmt.Sprintf("image disk of %v GB is bigger than the server's of %d GB", image.DiskSize,
-				s.PrimaryDisk))
+			return ActionSpec{}, errInput("image disk is bigger than server type disk")
 		}
+		var hash []byte
 		if len(s.SSHKeys) == 0 {
 			password = tx.newPassword()
+			hash = hashOf(password)
 		}
 		return ActionSpec{
 			Command: "rebuild_server", Guest: &GuestWork{Server: id, Runs: s.hasInterface()},
 			// If it fails, the state of the disk is unknown, so the server does not run.
-			Does: rebuild{serverWas{id, ServerOff}, image.ID, in.UserData},
+			Does: rebuild{serverWas{id, ServerOff}, image.ID, in.UserData, hash},
 		}, nil
 	})
 	return password, action, st, err
@@ -134,6 +136,7 @@ type rebuild struct {
 	serverWas
 	Image    int64
 	UserData *string
+	Hash     []byte `json:",omitzero"` // of the new password
 }
 
 func (e rebuild) begin(tx *Tx) { tx.setServerStatus(e.Server, ServerRebuilding) }
@@ -144,6 +147,7 @@ func (e rebuild) end(tx *Tx) {
 	tx.Servers.Update(e.Server, func(s *Server) {
 		s.Image = image
 		set(&s.UserData, e.UserData)
+		s.PasswordHash = e.Hash
 	})
 	tx.startIfPossible(e.Server)
 }
@@ -152,6 +156,7 @@ func (e rebuild) amend(st *State, m *hypervisor.Guest) {
 	image, _ := st.Image(e.Image)
 	setGuestImage(m, image)
 	set(&m.UserData, e.UserData)
+	m.PasswordHash = e.Hash
 }
 
 // ChangeServerProtection sets the protections against deletion and rebuild; nil changes nothing. Both must

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -62,7 +63,7 @@ type serverPlan struct {
 // create_server fails, the server stays and is off. The client must delete it.
 //
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded, resource_unavailable,
-// placement_error, primary_ip_version_mismatch, primary_ip_assigned,
+// placement_group_member_limit_reached, primary_ip_version_mismatch, primary_ip_assigned,
 // primary_ip_datacenter_mismatch, volume_already_attached, service_error (a volume in another location),
 // limit_exceeded_error, locked (a volume), and those of attaching to a network.
 func (p Project) CreateServer(in CreateServer) (CreatedServer, *State, error) {
@@ -79,6 +80,7 @@ func (p Project) CreateServer(in CreateServer) (CreatedServer, *State, error) {
 		out = tx.startServerCreation(s, plan)
 		if len(plan.sshKeys) == 0 {
 			out.RootPassword = tx.newPassword()
+			tx.Servers.Update(s.ID, func(s *Server) { s.PasswordHash = hashOf(out.RootPassword) })
 		}
 		tx.followServer(s.ID)
 		out.Server, _ = tx.Servers.Get(s.ID)
@@ -100,6 +102,8 @@ func (tx *Tx) planServer(plan *serverPlan) error {
 	var ok bool
 	if plan.serverType, ok = tx.Catalogue.ServerType(plan.ServerType); !ok {
 		return ErrField("server_type", fmt.Sprintf("server type '%s' not found", plan.ServerType))
+	} else if plan.serverType.Retired(tx.now) {
+		return errInput(fmt.Sprintf("server type %d is deprecated", plan.serverType.ID)) // claffin/cloudproxy issue 102
 	}
 	for _, step := range []func(*Tx) error{
 		plan.findSSHKeys, plan.findPrimaryIPs, plan.findNetworks, plan.findVolumes, plan.findLocation, plan.findImage, plan.checkPlacement,
@@ -138,16 +142,13 @@ func (s *serverPlan) findPrimaryIPs(tx *Tx) error {
 		{"public_net.ipv4", s.IPv4, IPv4, &s.ipv4},
 		{"public_net.ipv6", s.IPv6, IPv6, &s.ipv6},
 	} {
-		if want.in.PrimaryIP == 0 {
+		if want.in.PrimaryIP == 0 || !want.in.Enabled { // API document: if false, no address is attached
 			continue
-		}
-		if !want.in.Enabled {
-			return ErrField(want.field, "a Primary IP cannot be given when the interface is disabled")
 		}
 		ip, ok := tx.PrimaryIPs.Get(want.in.PrimaryIP)
 		switch {
 		case !ok:
-			return ErrField(want.field, fmt.Sprintf("Primary IP with ID %d not found", want.in.PrimaryIP))
+			return ErrOperation("primary_ip_not_found", "primary ip not found") // terraform-provider-hcloud issue 1093
 		case ip.Type != want.t:
 			return ErrPrecondition("primary_ip_version_mismatch", fmt.Sprintf("Primary IP %d is not of type %s", ip.ID, want.t))
 		case ip.Assignee != Ref{}:
@@ -159,7 +160,8 @@ func (s *serverPlan) findPrimaryIPs(tx *Tx) error {
 		*want.dst = ip
 	}
 	if !s.IPv4.Enabled && !s.IPv6.Enabled && len(s.Networks) == 0 && s.StartAfterCreate {
-		return ErrField("public_net", "a server that is started needs a public interface or a network")
+		// ansible-collections/hetzner.hcloud issues 172 and 356
+		return errInput("invalid input: server must be attached to at least one of: primary_ipv4, primary_ipv6, private_network")
 	}
 	return nil
 }
@@ -168,24 +170,26 @@ func (s *serverPlan) findPrimaryIPs(tx *Tx) error {
 // 126, ansible-collections/hetzner.hcloud issue 585).
 func (s *serverPlan) findNetworks(tx *Tx) error {
 	for _, id := range s.Networks {
-		if _, ok := tx.Networks.Get(id); !ok {
+		n, ok := tx.Networks.Get(id)
+		if !ok {
 			return ErrField("networks", fmt.Sprintf("network with ID %d not found", id))
+		} else if len(n.Subnets) == 0 {
+			return ErrField("networks", "networks must have at least one subnetwork")
 		}
 	}
 	return nil
 }
 
-// findVolumes finds the volumes. Each must be free: neither attached nor locked.
+// findVolumes finds the volumes; one that is named twice counts once. Each must be free: neither attached nor locked.
 func (s *serverPlan) findVolumes(tx *Tx) error {
-	for i, id := range s.Volumes {
+	s.Volumes = dedupe(s.Volumes)
+	for _, id := range s.Volumes {
 		v, ok := tx.Volumes.Get(id)
 		switch {
 		case !ok:
 			return ErrField("volumes", fmt.Sprintf("volume with ID %d not found", id))
 		case v.Server != 0:
 			return errVolumeAttached()
-		case slices.Contains(s.Volumes[:i], id):
-			return ErrField("volumes", fmt.Sprintf("volume with ID %d is named twice", id))
 		}
 		if err := tx.RequireUnlocked(v.Ref()); err != nil {
 			return err
@@ -195,19 +199,19 @@ func (s *serverPlan) findVolumes(tx *Tx) error {
 	return checkVolumesPerServer(len(s.Volumes))
 }
 
-// findFirewalls finds the firewalls. A server with firewalls needs a public interface.
+// findFirewalls finds the firewalls; one that is named twice counts once. A server with firewalls needs a public interface
+// (mysticaltech/terraform-hcloud-kube-hetzner gives none to the others for that reason).
 func (s *serverPlan) findFirewalls(tx *Tx) error {
+	s.Firewalls = dedupe(s.Firewalls)
 	if n := len(s.Firewalls); n > MaxFirewallsPerServer {
 		return errTooManyFirewalls("the server", n)
 	}
-	for i, id := range s.Firewalls {
+	for _, id := range s.Firewalls {
 		const field = "firewalls"
 		_, ok := tx.Firewalls.Get(id)
 		switch {
 		case !ok:
 			return ErrField(field, fmt.Sprintf("firewall with ID %d not found", id))
-		case slices.Contains(s.Firewalls[:i], id):
-			return ErrField(field, fmt.Sprintf("firewall with ID %d is named twice", id))
 		case !s.IPv4.Enabled && !s.IPv6.Enabled:
 			return ErrField(field, "a firewall needs a public interface")
 		}
@@ -219,17 +223,23 @@ func (s *serverPlan) findFirewalls(tx *Tx) error {
 func (s *serverPlan) findLocation(tx *Tx) error {
 	if s.Location == "" {
 		for _, l := range tx.Catalogue.Locations {
-			if orderable(s.serverType, l, tx.now) == nil && s.fits(tx, l) {
+			if orderable(s.serverType, l, tx.now) == nil && s.fit(tx, l) == nil {
 				s.location = l
 				return nil
 			}
 		}
-		return ErrResourceUnavailable(fmt.Sprintf("server type %s is not available in any location that fits", s.serverType.Name))
+		return errPlacement()
 	}
 	l, ok := tx.Catalogue.Location(s.Location)
 	if !ok {
-		return ErrField("location", fmt.Sprintf("location '%s' not found", s.Location))
+		return errInput(fmt.Sprintf("location '%s' not found", s.Location)) // terraform-provider-hcloud issue 493
 	}
+	s.location = l
+	return cmp.Or(s.fit(tx, l), orderable(s.serverType, l, tx.now))
+}
+
+// fit returns an error if a Primary IP, volume or network of the request cannot be used in a location.
+func (s *serverPlan) fit(tx *Tx, l *Location) error {
 	for _, ip := range []*PrimaryIP{s.ipv4, s.ipv6} {
 		if ip != nil && ip.Location.ID != l.ID {
 			return ErrOperation("primary_ip_datacenter_mismatch",
@@ -241,54 +251,33 @@ func (s *serverPlan) findLocation(tx *Tx) error {
 			return errOtherLocation()
 		}
 	}
-	s.location = l
-	return orderable(s.serverType, l, tx.now)
+	for _, id := range s.Networks {
+		if n, _ := tx.Networks.Get(id); n.Subnets[0].NetworkZone != l.NetworkZone { // findNetworks has refused one without a subnet
+			return errNoFreeIP(id)
+		}
+	}
+	return nil
 }
 
-// fits reports whether the Primary IPs and networks of the request are usable in a location.
-func (s *serverPlan) fits(tx *Tx, l *Location) bool {
-	for _, ip := range []*PrimaryIP{s.ipv4, s.ipv6} {
-		if ip != nil && ip.Location.ID != l.ID {
-			return false
-		}
-	}
-	for _, v := range s.volumes {
-		if v.Location.ID != l.ID {
-			return false
-		}
-	}
-	for _, id := range s.Networks {
-		n, _ := tx.Networks.Get(id)
-		if len(n.Subnets) > 0 && n.Subnets[0].NetworkZone != l.NetworkZone {
-			return false
-		}
-	}
-	return true
+// errNoFreeIP has the message of the real API (csi-driver issue 492). attach_to_network has another one.
+func errNoFreeIP(network int64) error {
+	return errInput(fmt.Sprintf("network %d has no free IP available or is in a different network zone", network))
 }
 
 // orderable returns nil if a server of the type can be created in the location now.
 func orderable(t *ServerType, l *Location, now time.Time) error {
 	in, ok := t.In(l.Name)
 	switch {
-	case t.Retired(now):
-		return ErrField("server_type", fmt.Sprintf("server type %s is deprecated", t.Name))
-	case !ok:
-		return errUnsupportedLocation()
-	case in.Deprecation.Retired(now):
-		return ErrField("server_type", fmt.Sprintf("server type %s is deprecated in location %s", t.Name, l.Name))
+	case !ok || t.Retired(now) || in.Deprecation.Retired(now): // also the latter: karpenter-provider-hetzner issue 16
+		return errInput("unsupported location for server type") // scripts match it: autobase-tech/autobase issue 1403
 	case !in.Available:
-		return ErrResourceUnavailable(fmt.Sprintf("server type %s is currently not available in location %s", t.Name, l.Name))
+		return errPlacement()
 	}
 	return nil
 }
 
-// errUnsupportedLocation returns the error with the message of the real API. Scripts match it.
-func errUnsupportedLocation() error {
-	const message = "unsupported location for server type"
-	e := ErrInvalidInput(FieldError{Name: "location", Messages: []string{message}})
-	e.Message = message
-	return e
-}
+// errPlacement has the message of the real API: hcloud-k8s/terraform-hcloud-kubernetes issue 126, packer-plugin-hcloud issue 198.
+func errPlacement() error { return ErrResourceUnavailable("error during placement") }
 
 func (s *serverPlan) findImage(tx *Tx) error {
 	image, err := tx.findImage(s.Image, s.serverType.Architecture)
@@ -296,8 +285,7 @@ func (s *serverPlan) findImage(tx *Tx) error {
 		return err
 	}
 	if image.DiskSize > float64(s.serverType.Disk) {
-		return ErrField("image", fmt.Sprintf("image disk of %v GB is bigger than the %d GB of server type %s",
-			image.DiskSize, s.serverType.Disk, s.serverType.Name))
+		return errInput("image disk is bigger than server type disk") // OpenRouterLabs/spawn pull request 3176
 	}
 	s.image = image
 	return nil
@@ -311,14 +299,11 @@ func (s *serverPlan) checkPlacement(tx *Tx) error {
 	if !ok {
 		return ErrField("placement_group", fmt.Sprintf("placement group with ID %d not found", s.PlacementGroup))
 	}
-	if message := g.full(); message != "" {
-		return ErrOperation("placement_error", message)
-	}
-	return nil
+	return g.checkRoom()
 }
 
 // findImage finds an image by id or name for a server of an architecture. Images of different
-// architectures may have the same name. Users of the real API report these messages.
+// architectures may have the same name. The messages: hetzner-k3s issue 681, terraform-provider-hcloud issue 1255.
 func (tx *Tx) findImage(idOrName, arch string) (*Image, error) {
 	image, ok := tx.Catalogue.ImageByName(idOrName, arch)
 	if id, isID := ParseID(idOrName); isID && !ok {
@@ -326,15 +311,15 @@ func (tx *Tx) findImage(idOrName, arch string) (*Image, error) {
 	}
 	if !ok {
 		if slices.ContainsFunc(tx.Catalogue.Images, func(i *Image) bool { return i.Name == idOrName }) {
-			return nil, ErrField("image", "image has wrong architecture")
+			return nil, errInput("image has wrong architecture")
 		}
-		return nil, ErrField("image", "image not found")
+		return nil, errInput("image not found")
 	}
 	switch {
 	case !image.Deleted.IsZero() || image.Deprecation.Retired(tx.now):
-		return nil, ErrField("image", "image not found")
+		return nil, errInput("image not found")
 	case image.Architecture != arch:
-		return nil, ErrField("image", "image has wrong architecture")
+		return nil, errInput("image has wrong architecture")
 	case image.Status != "available":
 		return nil, ErrField("image", "image is not available, its status is "+image.Status)
 	}
@@ -371,7 +356,10 @@ func (tx *Tx) putServer(plan *serverPlan) (*Server, error) {
 		tx.joinPlacementGroup(s.ID, plan.PlacementGroup)
 	}
 	for _, network := range plan.Networks {
-		if err := tx.joinNetwork(Join{Member: s.Ref(), Zone: plan.location.NetworkZone, Network: network}); err != nil {
+		err := tx.joinNetwork(Join{Member: s.Ref(), Zone: plan.location.NetworkZone, Network: network})
+		if e, ok := errors.AsType[*Error](err); ok && e.Code == "no_subnet_available" {
+			return nil, errNoFreeIP(network)
+		} else if err != nil {
 			return nil, err
 		}
 	}
@@ -381,8 +369,8 @@ func (tx *Tx) putServer(plan *serverPlan) (*Server, error) {
 // startServerCreation starts create_server and the next actions.
 func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
 	ref := []Ref{s.Ref()}
-	out := CreatedServer{Action: tx.Start(ActionSpec{
-		Command: "create_server", Resources: ref, Guest: &GuestWork{Server: s.ID},
+	out := CreatedServer{Action: tx.Start(ActionSpec{ // the image: hetznercloud/cli issue 1092
+		Command: "create_server", Resources: []Ref{s.Ref(), plan.image.Ref()}, Guest: &GuestWork{Server: s.ID},
 		Does: serverCreation{serverWas{s.ID, ServerOff}, plan.StartAfterCreate},
 	}).ID}
 	out.NextActions = tx.applyToNewServer(s.ID, plan.Firewalls)

@@ -40,33 +40,28 @@ func TestAServerIsInitializingThenStartingThenRunning(t *testing.T) {
 func TestARefusedServerLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{})
-	v6, _, _, err := p.CreatePrimaryIP(CreatePrimaryIP{Name: "v6", Type: IPv6, Location: "fsn1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	const gone = "unsupported location for server type"
 	for name, c := range map[string]struct {
 		change func(*CreateServer)
 		want   string
 	}{
 		"bad label":               {func(in *CreateServer) { in.Labels = map[string]string{"-": ""} }, "labels"},
 		"user data too long":      {func(in *CreateServer) { in.UserData = strings.Repeat("ä", MaxUserDataBytes/2+1) }, "user_data"},
-		"retired image":           {func(in *CreateServer) { in.Image = "old" }, "image"},
-		"retired image by id":     {func(in *CreateServer) { in.Image = "105" }, "image"},
-		"image of other arch":     {func(in *CreateServer) { in.ServerType = "arm"; in.Image = "onlyx86" }, "image"},
-		"image id of other arch":  {func(in *CreateServer) { in.Image = "102" }, "image"},
-		"image bigger than disk":  {func(in *CreateServer) { in.Image = "huge" }, "image"},
-		"type not in location":    {func(in *CreateServer) { in.ServerType = "big"; in.Location = "ash" }, "location"},
+		"retired image":           {func(in *CreateServer) { in.Image = "old" }, "image not found"},
+		"retired image by id":     {func(in *CreateServer) { in.Image = "105" }, "image not found"},
+		"image of other arch":     {func(in *CreateServer) { in.ServerType = "arm"; in.Image = "onlyx86" }, "image has wrong architecture"},
+		"image id of other arch":  {func(in *CreateServer) { in.Image = "102" }, "image has wrong architecture"},
+		"image bigger than disk":  {func(in *CreateServer) { in.Image = "huge" }, "image disk is bigger than server type disk"},
+		"type not in location":    {func(in *CreateServer) { in.ServerType = "big"; in.Location = "ash" }, gone},
 		"type sold out":           {func(in *CreateServer) { in.ServerType = "soldout" }, "resource_unavailable"},
-		"type retired":            {func(in *CreateServer) { in.ServerType = "retired" }, "server_type"},
+		"type retired":            {func(in *CreateServer) { in.ServerType = "retired" }, "server type 5 is deprecated"},
 		"no such network":         {func(in *CreateServer) { in.Networks = []int64{1} }, "networks"},
 		"no such placement group": {func(in *CreateServer) { in.PlacementGroup = 1 }, "placement_group"},
 		"volumes":                 {func(in *CreateServer) { in.Volumes = []int64{1} }, "volumes"},
 		"firewalls":               {func(in *CreateServer) { in.Firewalls = []int64{1} }, "firewalls"},
-		"no interface": {func(in *CreateServer) {
-			in.IPv4.Enabled, in.IPv6.Enabled = false, false
-		}, "public_net"},
-		"primary IP for a disabled interface": {func(in *CreateServer) { in.IPv6 = ServerPublicIP{PrimaryIP: v6.ID} }, "public_net.ipv6"},
-		"no such primary IP":                  {func(in *CreateServer) { in.IPv4.PrimaryIP = 1 }, "public_net.ipv4"},
+		"no interface": {func(in *CreateServer) { in.IPv4.Enabled, in.IPv6.Enabled = false, false },
+			"invalid input: server must be attached to at least one of: primary_ipv4, primary_ipv6, private_network"},
+		"no such primary IP": {func(in *CreateServer) { in.IPv4.PrimaryIP = 1 }, "primary_ip_not_found"},
 	} {
 		in := smallServer("new")
 		c.change(&in)

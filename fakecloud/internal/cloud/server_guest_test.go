@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -13,6 +14,10 @@ func TestAGuestThatIgnoresAShutdownIsNotOffUntilItsPowerIsCut(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
 	h := attach(t, p, hypervisor.Options{})
+	did(p.WithOutcome(&ActionOutcome{GuestIgnores: true}).ShutdownServer(id))(t)
+	noTask(t, h) // it would do it
+	clk.Step(time.Hour)
+	wantStatus(t, p, id, ServerRunning, false)
 	shutdown := did(p.ShutdownServer(id))(t)
 	complete(t, h, "shutdown_server", nil)
 	wantAction(t, p, shutdown, "shutdown_server", ActionSuccess)
@@ -20,6 +25,10 @@ func TestAGuestThatIgnoresAShutdownIsNotOffUntilItsPowerIsCut(t *testing.T) {
 	wantStatus(t, p, id, ServerStopping, false)
 	did(p.PowerOffServer(id))(t)
 	complete(t, h, "stop_server", nil)
+	wantStatus(t, p, id, ServerOff, false)
+	did(p.WithOutcome(&ActionOutcome{StaysOff: true}).PowerOnServer(id))(t)
+	noTask(t, h)
+	clk.Step(time.Hour)
 	wantStatus(t, p, id, ServerOff, false)
 }
 
@@ -40,5 +49,60 @@ func TestATypeWithASmallerDiskOrAnotherStorageDoesNotFit(t *testing.T) {
 			wantCode(t, kind, err, want)
 			clk.Step(time.Second)
 		}
+	}
+}
+
+// TestCredentialsAreForHypervisorsThatWantThem has a hypervisor without credentials: it sees no hash, and gets no task.
+func TestCredentialsAreForHypervisorsThatWantThem(t *testing.T) {
+	t.Parallel()
+	for _, wants := range []bool{true, false} {
+		p, clk := serverCloud(t, Options{})
+		id := runningServer(t, p, clk, smallServer("a")).ID
+		h := attach(t, p, hypervisor.Options{Credentials: wants})
+		if got := h.Guests()[0].PasswordHash; (got != nil) != wants {
+			t.Errorf("credentials %v: the guest has the hash %x", wants, got)
+		}
+		for command, do := range map[string]func() (string, int64, *State, error){
+			"reset_password": func() (string, int64, *State, error) { return p.ResetServerPassword(id) },
+			"enable_rescue":  func() (string, int64, *State, error) { return p.EnableServerRescue(id, nil) },
+		} {
+			password, _, _, err := do()
+			check(t, err)
+			if !wants {
+				noTask(t, h)
+				clk.Step(time.Minute)
+				continue
+			}
+			task := nextTask(t, h, command)
+			hash := task.Guest.PasswordHash
+			if command == "enable_rescue" {
+				hash = task.Guest.Rescue.PasswordHash
+			}
+			if !bytes.Equal(hash, hashOf(password)) || !task.Runs {
+				t.Errorf("%+v", task)
+			}
+			check(t, h.Complete(t.Context(), task.Action, nil))
+		}
+		did(p.RebootServer(id))(t)
+		if task := nextTask(t, h, "reboot_server"); (task.Guest.Rescue != nil) != wants {
+			t.Errorf("credentials %v: the boot has the rescue system %+v", wants, task.Guest.Rescue)
+		}
+	}
+}
+
+// TestATaskWithCredentialsWaitsForNoHypervisorWithout leaves a task to a hypervisor that is gone before it asks.
+func TestATaskWithCredentialsWaitsForNoHypervisorWithout(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	id := runningServer(t, p, clk, smallServer("a")).ID
+	h := attach(t, p, hypervisor.Options{Credentials: true, Grace: time.Second, TaskTimeout: time.Hour})
+	_, action, _, err := p.ResetServerPassword(id)
+	check(t, err)
+	h.Suspend()
+	clk.Step(2 * time.Second)
+	p.cloud.Settle()
+	noTask(t, attach(t, p, hypervisor.Options{Name: "other"}))
+	if a, _ := p.View().Actions.Get(action); a.Status != ActionSuccess {
+		t.Errorf("the action is %s, but no hypervisor is told of it", a.Status)
 	}
 }

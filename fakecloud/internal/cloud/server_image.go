@@ -66,6 +66,13 @@ func (tx *Tx) newServerImage(s *Server, in CreateServerImage) *Image {
 	return i
 }
 
+// OnImage sets a function that is called when a server's disk was copied to an image. It must not call the cloud.
+func (c *Cloud) OnImage(f func(server, image int64)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onImage = f
+}
+
 type imageCreation struct{ Image, Server int64 }
 
 func (e imageCreation) failed(tx *Tx, _ *Error) { tx.deleteImage(e.Image) }
@@ -73,9 +80,12 @@ func (e imageCreation) failed(tx *Tx, _ *Error) { tx.deleteImage(e.Image) }
 func (e imageCreation) end(tx *Tx) {
 	i, ok := tx.Images.Update(e.Image, func(i *Image) {
 		i.Status = "available"
-		// The simulated disk has no contents. This is about the size of a fresh system.
+		// The cloud knows no contents of disks. This is about the size of a fresh system.
 		i.ImageSize = min(2.3, i.DiskSize)
 	})
+	if tx.cloud.onImage != nil {
+		tx.cloud.onImage(e.Server, e.Image)
+	}
 	if !ok || i.Type != ImageBackup {
 		return
 	}

@@ -28,10 +28,10 @@ func NewMetricRange(start, end time.Time, step time.Duration) (MetricRange, erro
 	// Not end.Sub(start): a Duration has at most 292 years.
 	span := end.Unix() - start.Unix()
 	switch {
-	case span <= 0:
-		return MetricRange{}, ErrField("end", "must be after start")
+	case span < 0:
+		return MetricRange{}, ErrField("end", "must not be before start")
 	case step == 0:
-		step = minStep(span, DefaultMetricSamples)
+		step = max(time.Second, minStep(span, DefaultMetricSamples))
 	default:
 		step = max((step + time.Second - 1).Truncate(time.Second), minStep(span, MaxMetricSamples))
 	}
@@ -42,9 +42,13 @@ func NewMetricRange(start, end time.Time, step time.Duration) (MetricRange, erro
 func minStep(span, n int64) time.Duration { return time.Duration((span+n-1)/n) * time.Second }
 
 // Times returns the times of a resource's samples. It leaves out the future, the time before the creation, and samples that are more than
-// 30 days old.
+// 30 days old. A single moment has the sample that is next to it: exporters ask so at each scrape (promhippie/hcloud_exporter issue 74),
+// and their clock need not be the cloud's.
 func (r MetricRange) Times(now, created time.Time) []time.Time {
 	oldest := max(created.Unix(), now.Add(-MetricRetention).Unix())
+	if r.Start.Equal(r.End) {
+		return []time.Time{time.Unix(min(max(r.Start.Unix(), oldest), now.Unix()), 0).UTC()}
+	}
 	step := int64(r.Step / time.Second)
 	first := r.Start.Unix()
 	if skipped := oldest - first; skipped > 0 {

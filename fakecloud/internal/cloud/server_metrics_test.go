@@ -38,6 +38,10 @@ func TestMetricsOfAServer(t *testing.T) {
 		"more than 30 days":     {now.Add(-40 * 24 * time.Hour), now, 24 * time.Hour, 24 * time.Hour, 30},
 		"before the creation":   {testNow.Add(-2 * time.Hour), testNow.Add(-time.Hour), 0, 18 * time.Second, 0},
 		"longer than 292 years": {time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Second, 0, 0},
+		"one moment":            {now, now, 0, time.Second, 1},
+		"one moment, a step":    {now, now, time.Minute, time.Minute, 1},
+		"a moment to come":      {now.Add(time.Hour), now.Add(time.Hour), 0, time.Second, 1},
+		"an early moment":       {testNow.Add(-time.Hour), testNow.Add(-time.Hour), 0, time.Second, 1},
 		"end not on the grid":   {now.Add(-90 * time.Second), now, time.Minute, time.Minute, 2},
 		"less than one second":  {now.Add(-1500 * time.Millisecond), now, 0, time.Second, 2},
 	} {
@@ -60,6 +64,6 @@ func TestMetricsOfAServer(t *testing.T) {
 	if _, out := metrics(now.Add(-30*time.Minute), now, time.Minute); slices.Max(out[0].Values) != 0 {
 		t.Errorf("values of a server that is off: %v", out[0].Values)
 	}
-	_, err := NewMetricRange(now, now, 0)
-	wantCode(t, "empty period", err, "end")
+	_, err := NewMetricRange(now, now.Add(-time.Second), 0)
+	wantCode(t, "the end before the start", err, "end")
 }

@@ -1,6 +1,10 @@
 package cloud
 
-import "time"
+import (
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+)
 
 // guestShutdown is the profile's name for the duration of a guest's shutdown. It is not the command of an
 // action.
@@ -32,7 +36,13 @@ func (e powerOn) begin(tx *Tx) {
 	}
 }
 
-func (e powerOn) end(tx *Tx) { tx.bootServer(e.Server) }
+func (e powerOn) end(tx *Tx) {
+	if tx.ending.StaysOff {
+		tx.setServerStatus(e.Server, ServerOff)
+		return
+	}
+	tx.bootServer(e.Server)
+}
 
 // bootServer sets a server to running. A boot ends rescue mode.
 func (tx *Tx) bootServer(id int64) {
@@ -45,7 +55,7 @@ func (tx *Tx) bootServer(id int64) {
 
 func requireInterface(s *Server) error {
 	if !s.hasInterface() {
-		return ErrUnsupported("the server has no network interface: it needs a public IP or a network to be powered on")
+		return ErrUnsupported("no public or private network interfaces found, cannot start server") // terraform-provider-hcloud issue 1264
 	}
 	return nil
 }
@@ -76,9 +86,9 @@ type powerOff struct{ serverWas }
 func (e powerOff) begin(tx *Tx) { tx.setServerStatus(e.Server, ServerStopping) }
 func (e powerOff) end(tx *Tx)   { tx.setServerStatus(e.Server, ServerOff) }
 
-// ShutdownServer sends an ACPI shutdown request. The action succeeds when the request has been sent. The
-// server is then stopping, and is off after the profile's time. If a hypervisor has its guest, it is off
-// when the hypervisor reports so; a guest that ignores the request keeps it stopping.
+// ShutdownServer sends an ACPI shutdown request. The action succeeds when the request has been sent. The server still is running then
+// (hcloud-python issue 495), and is off after the profile's time, or that of a fault rule, unless its guest ignores the request. If a
+// hypervisor has its guest, it is stopping, and off when the hypervisor reports so; a guest that ignores the request keeps it stopping.
 // Errors: not_found, locked.
 func (p Project) ShutdownServer(id int64) (int64, *State, error) {
 	return act(p, inServers, id, func(_ *Tx, s *Server) (ActionSpec, error) {
@@ -93,16 +103,25 @@ func (e shutdown) end(tx *Tx) {
 	if !ok || s.Status != ServerRunning {
 		return
 	}
-	tx.setServerStatus(e.Server, ServerStopping)
-	if tx.hypervisorOf(s) == nil {
-		tx.guestShutsDown(e.Server)
+	switch {
+	case tx.ending.GuestIgnores:
+	case tx.hypervisorOf(s) != nil:
+		tx.setServerStatus(e.Server, ServerStopping)
+	default:
+		tx.guestShutsDown(e.Server, tx.ending.GuestTakes)
 	}
 }
 
-// guestShutsDown sets a stopping server to off after the duration of a guest's shutdown.
-func (tx *Tx) guestShutsDown(id int64) {
+// minGuestShutdown keeps off apart from the end of the action, even if actions take no time.
+const minGuestShutdown = 20 * time.Millisecond
+
+// guestShutsDown sets a server to off after a guest's shutdown. If takes is 0, that is the profile's duration.
+func (tx *Tx) guestShutsDown(id int64, takes time.Duration) {
 	s, _ := tx.Servers.Get(id)
-	tx.schedule(tx.cloud.profile()(guestShutdown), guestOff{id, s.epoch})
+	if takes == 0 {
+		takes = max(minGuestShutdown, tx.cloud.profile()(guestShutdown))
+	}
+	tx.schedule(takes, guestOff{id, s.epoch})
 }
 
 type guestOff struct {
@@ -151,25 +170,35 @@ func (e powerCycle) end(tx *Tx)   { tx.bootServer(e.Server) }
 
 // EnableServerRescue makes a server boot the rescue system next time, if that is within an hour. It returns
 // the password of the rescue system. sshKeys are ids.
-// Errors: not_found, locked, invalid_input.
+// Errors: not_found, locked, unsupported_error.
 func (p Project) EnableServerRescue(id int64, sshKeys []int64) (password string, action int64, st *State, err error) {
-	action, st, err = act(p, inServers, id, func(tx *Tx, _ *Server) (ActionSpec, error) {
+	action, st, err = act(p, inServers, id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		for _, k := range sshKeys {
 			if _, ok := tx.SSHKeys.Get(k); !ok {
 				return ActionSpec{}, ErrField("ssh_keys", "SSH key not found")
 			}
 		}
 		password = tx.newPassword()
-		return ActionSpec{Command: "enable_rescue", Does: rescueOn{id}}, nil
+		return ActionSpec{Command: "enable_rescue", Guest: credentialWork(s), Does: rescueOn{id, sshKeys, hashOf(password)}}, nil
 	})
 	return password, action, st, err
 }
 
-type rescueOn struct{ Server int64 }
+type rescueOn struct {
+	Server  int64
+	SSHKeys []int64 `json:",omitzero"`
+	Hash    []byte  `json:",omitzero"` // of the password
+}
 
 func (e rescueOn) end(tx *Tx) {
-	tx.Servers.Update(e.Server, func(s *Server) { s.RescueEnabled, s.RescueSince = true, tx.now })
-	tx.schedule(rescueTimeout, rescueEnds(e))
+	tx.Servers.Update(e.Server, func(s *Server) {
+		s.RescueEnabled, s.RescueSince, s.RescueSSHKeys, s.RescueHash = true, tx.now, e.SSHKeys, e.Hash
+	})
+	tx.schedule(rescueTimeout, rescueEnds{e.Server})
+}
+
+func (e rescueOn) amend(st *State, m *hypervisor.Guest) {
+	m.Rescue = &hypervisor.Rescue{SSHKeys: st.publicKeys(e.SSHKeys), PasswordHash: e.Hash}
 }
 
 type rescueEnds struct{ Server int64 }
@@ -184,8 +213,8 @@ func (e rescueEnds) due(tx *Tx) {
 
 // DisableServerRescue makes a server boot from its disk again. Errors: not_found, locked.
 func (p Project) DisableServerRescue(id int64) (int64, *State, error) {
-	return act(p, inServers, id, func(*Tx, *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "disable_rescue", Does: rescueOff{id}}, nil
+	return act(p, inServers, id, func(_ *Tx, s *Server) (ActionSpec, error) {
+		return ActionSpec{Command: "disable_rescue", Guest: credentialWork(s), Does: rescueOff{id}}, nil
 	})
 }
 
@@ -195,6 +224,8 @@ func (e rescueOff) end(tx *Tx) {
 	tx.Servers.Update(e.Server, func(s *Server) { s.RescueEnabled = false })
 }
 
+func (e rescueOff) amend(_ *State, m *hypervisor.Guest) { m.Rescue = nil }
+
 // ResetServerPassword sets a new root password of a running server and returns it.
 // Errors: not_found, locked, unsupported_error.
 func (p Project) ResetServerPassword(id int64) (password string, action int64, st *State, err error) {
@@ -203,9 +234,25 @@ func (p Project) ResetServerPassword(id int64) (password string, action int64, s
 			return ActionSpec{}, ErrUnsupported("the server must be running for its password to be reset")
 		}
 		password = tx.newPassword()
-		return ActionSpec{Command: "reset_password"}, nil
+		return ActionSpec{Command: "reset_password", Guest: credentialWork(s), Does: passwordReset{id, hashOf(password)}}, nil
 	})
 	return password, action, st, err
+}
+
+type passwordReset struct {
+	Server int64
+	Hash   []byte
+}
+
+func (e passwordReset) end(tx *Tx) {
+	tx.Servers.Update(e.Server, func(s *Server) { s.PasswordHash = e.Hash })
+}
+
+func (e passwordReset) amend(_ *State, m *hypervisor.Guest) { m.PasswordHash = e.Hash }
+
+// credentialWork returns the work of an action that changes how root gets into a guest.
+func credentialWork(s *Server) *GuestWork {
+	return &GuestWork{Server: s.ID, Runs: s.Status == ServerRunning, Credentials: true}
 }
 
 // Console is the remote access to a server's screen and keyboard. Not modelled: nothing listens at the URL.

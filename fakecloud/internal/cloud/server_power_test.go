@@ -5,46 +5,33 @@ import (
 	"time"
 )
 
-func TestAServerThatIsStartedAgainWhileItShutsDownStaysOn(t *testing.T) {
+func TestAServerIsOffWhenItsGuestHasShutDown(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
-	did(p.ShutdownServer(id))(t)
-	clk.Step(time.Second)
-	wantStatus(t, p, id, ServerStopping, false)
 	p.cloud.SetProfile(ProfileInstant)
-	did(p.PowerOnServer(id))(t)
-	clk.Step(time.Hour)
-	wantStatus(t, p, id, ServerRunning, false)
-}
-
-func TestAFailedPowerActionChangesNothing(t *testing.T) {
-	t.Parallel()
-	p, clk := serverCloud(t, Options{})
-	id := runningServer(t, p, clk, smallServer("a")).ID
-	for _, do := range []func(Project, int64) (int64, *State, error){Project.PowerOffServer, Project.ResetServer, Project.DeleteServer} {
-		did(do(p.WithOutcome(&ActionOutcome{Fail: true}), id))(t)
-		clk.Step(time.Second)
+	for _, tc := range []struct {
+		outcome ActionOutcome
+		do      func(Project, int64) (int64, *State, error) // after the shutdown
+		takes   time.Duration
+		want    ServerStatus
+	}{
+		{ActionOutcome{}, nil, minGuestShutdown, ServerOff},
+		{ActionOutcome{}, Project.PowerOnServer, minGuestShutdown, ServerOff}, // a server that runs is not started
+		{ActionOutcome{}, Project.ResetServer, time.Hour, ServerRunning},
+		{ActionOutcome{GuestTakes: time.Minute}, nil, time.Minute, ServerOff},
+		{ActionOutcome{GuestIgnores: true}, nil, time.Hour, ServerRunning},
+	} {
+		did(p.WithOutcome(&tc.outcome).ShutdownServer(id))(t)
+		if tc.do != nil {
+			did(tc.do(p, id))(t)
+		}
+		clk.Step(tc.takes - time.Millisecond)
 		wantStatus(t, p, id, ServerRunning, false)
+		clk.Step(time.Millisecond)
+		wantStatus(t, p, id, tc.want, false)
+		did(p.PowerOnServer(id))(t)
 	}
-	did(p.PowerOffServer(id))(t)
-	clk.Step(time.Second)
-	did(p.WithOutcome(&ActionOutcome{Fail: true}).PowerOnServer(id))(t)
-	clk.Step(time.Second)
-	wantStatus(t, p, id, ServerOff, false)
-}
-
-func TestAServerWithoutAnInterfaceCannotBePoweredOn(t *testing.T) {
-	t.Parallel()
-	p, clk := serverCloud(t, Options{})
-	in := smallServer("a")
-	in.IPv4.Enabled, in.IPv6.Enabled = false, false
-	id := offServer(t, p, clk, in).ID
-	_, _, err := p.PowerOnServer(id)
-	wantCode(t, "power on", err, "unsupported_error")
-	_, _, err = p.ResetServer(id)
-	wantCode(t, "reset", err, "unsupported_error")
-	wantStatus(t, p, id, ServerOff, false)
 }
 
 func TestRescueModeLastsUntilTheNextBootOrAnHour(t *testing.T) {

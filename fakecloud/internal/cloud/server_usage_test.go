@@ -1,9 +1,7 @@
 package cloud
 
 import (
-	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -89,32 +87,6 @@ func TestPointsAreZeroWhenTheReportsStop(t *testing.T) {
 	l.want("between reports", "cpu", 0, 30*time.Second, 5*time.Second, 1, 1, 2, 2, 3, 3)
 	l.want("a minute after the last one", "cpu", 79*time.Second, 83*time.Second, time.Second, 3, 3, 0, 0)
 	l.want("a step after the last one", "cpu", 0, 10*time.Minute, 2*time.Minute, 1, 3, 0, 0, 0)
-}
-
-func TestBadReportsAreRefused(t *testing.T) {
-	t.Parallel()
-	l, step := newUsageLab(t)
-	for what, c := range map[string]struct {
-		usage hypervisor.Usage
-		field string
-	}{
-		"not a number": {hypervisor.Usage{CPU: math.NaN(), BytesIn: 1}, "cpu"},
-		"negative":     {hypervisor.Usage{CPU: 1, DiskWriteBytes: -1}, "disk_write_bytes"},
-		"below zero":   {hypervisor.Usage{PacketsOut: math.Copysign(0, -1)}, "packets_out"},
-		"infinite":     {hypervisor.Usage{BytesOut: math.Inf(1)}, "bytes_out"},
-	} {
-		if err := l.cloud.ReportServerUsage(l.server, c.usage); err == nil || !strings.Contains(err.Error(), c.field+": ") {
-			t.Errorf("%s: %v, want an error about %s", what, err, c.field)
-		}
-	}
-	wantCode(t, "an unknown server", l.cloud.ReportServerUsage(5, hypervisor.Usage{CPU: 1}), "not_found")
-	step(10 * time.Second)
-	if got := l.values("cpu", 0, 10*time.Second, time.Second); slices.Min(got) == 0 {
-		t.Errorf("a refused report has replaced the made-up values: %v", got)
-	}
-	if n := len(l.cloud.serverUsage.samples); n != 0 {
-		t.Errorf("reports of %d servers are kept", n)
-	}
 }
 
 func TestReportsAreForgottenWithTheServerAndTheCloud(t *testing.T) {

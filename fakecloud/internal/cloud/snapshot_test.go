@@ -21,8 +21,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
-// busyCloud returns a cloud in which a random history has left lines of all kinds for a snapshot. If a change of the rules makes
-// TestASnapshotHasEveryKind fail, take another seed.
+// busyCloud returns a cloud in which a random history has left lines of all kinds for a snapshot, and a target with its health.
 func busyCloud(t testing.TB) *Cloud {
 	t.Helper()
 	p, clk := serverCloud(t, Options{Seed: 1})
@@ -43,14 +42,19 @@ func busyCloud(t testing.TB) *Cloud {
 		_, _, _ = p.CreateSSHKey(CreateSSHKey{Name: m.name(), PublicKey: publicKey(i)})
 		run(m, m.rnd.Uint64(), 25, nil)
 	}
+	_, _, _ = p.WithOutcome(&ActionOutcome{Hang: true}).RebootServer(m.server())
+	for i := uint64(1); i == 1 || !richView(p.View()); i++ {
+		if i == 1000 {
+			t.Fatal("the history leaves no volume, server, or target with its health")
+		}
+		run(m, i, 25, nil)
+	}
 	for s := range p.View().Servers.All() {
 		check(t, p.cloud.ReportServerUsage(s.ID, hypervisor.Usage{CPU: 5}))
 	}
 	for lb := range p.View().LoadBalancers.All() {
 		p.ReportLoadBalancerStats(lb.ID, LoadBalancerStats{OpenConnections: 3})
 	}
-	_, _, _ = p.WithOutcome(&ActionOutcome{Hang: true}).RebootServer(m.server())
-	run(m, 1, 25, nil)
 	_, _, _, _ = p.CreateManagedCertificate(CreateManagedCertificate{Name: "cert", DomainNames: []string{"example.com"}})
 	p.cloud.Settle()
 	_, err := p.cloud.StartScenario(Scenario{Name: "all", Repeat: fault.Duration(time.Hour), Changes: []Change{
@@ -63,6 +67,21 @@ func busyCloud(t testing.TB) *Cloud {
 		t.Fatal(err)
 	}
 	return p.cloud
+}
+
+// richView tells whether the resources that a history deletes most are there.
+func richView(v *State) bool {
+	if v.Volumes.Len() == 0 || v.Servers.Len() == 0 {
+		return false
+	}
+	for lb := range v.LoadBalancers.All() {
+		for target := range lb.Backends() {
+			if len(target.Health) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func saveText(t testing.TB, c *Cloud) string {

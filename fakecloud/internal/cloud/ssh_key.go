@@ -95,7 +95,7 @@ func (p Project) CreateSSHKey(in CreateSSHKey) (*SSHKey, *State, error) {
 		}
 		fingerprint := ssh.FingerprintLegacyMD5(key)
 		if _, taken := tx.SSHKeys.ByFingerprint(fingerprint); taken {
-			return ErrUniqueness("public_key", "SSH key with the same fingerprint already exists")
+			return ErrUniqueness("public_key", "SSH key not unique") // since 2026: wgmesh pull request 283, frappe/press pull request 6706
 		}
 		created = &SSHKey{
 			Meta: tx.NewMeta(in.Name, in.Labels), Fingerprint: fingerprint,

@@ -17,8 +17,9 @@ type Tx struct {
 	now     time.Time
 	log     *store.ChangeLog
 	outcome *ActionOutcome
-	changed bool // before the changes of log
-	own     bool // it is a write, or work that a write has made due at once
+	ending  ActionOutcome // of the action that has its effect
+	changed bool          // before the changes of log
+	own     bool          // it is a write, or work that a write has made due at once
 
 	// commit makes these effective.
 	jobs     []job

@@ -1,9 +1,5 @@
 package cloud
 
-import (
-	"fmt"
-)
-
 // attachVolumeSpec returns the action that attaches a volume to a server. Both are locked.
 func attachVolumeSpec(id, server int64) ActionSpec {
 	return ActionSpec{
@@ -59,7 +55,7 @@ func (p Project) DetachVolume(id int64) (int64, *State, error) {
 func (p Project) ResizeVolume(id int64, size int) (int64, *State, error) {
 	return act(p, inVolumes, id, func(_ *Tx, v *Volume) (ActionSpec, error) {
 		if size <= v.Size {
-			return ActionSpec{}, ErrField("size", fmt.Sprintf("must be greater than the current size of %d", v.Size))
+			return ActionSpec{}, errInput("volume size is too small") // hetznercloud/csi-driver pull request 623
 		}
 		return ActionSpec{Command: "resize_volume", Does: volumeGrowth{id, size}}, checkVolumeSize(size)
 	})

@@ -31,8 +31,8 @@ var AuthoritativeNameservers = []string{"hydrogen.ns.hetzner.com.", "oxygen.ns.h
 //
 // Reproduced: both modes, record sets of all types with their rules, zone files, the serial number, protection. A change is
 // visible at once; its action is the publication, while which the status is updating. If that fails, it is error until
-// the next one succeeds. Left out: answers to DNS queries, transfers from primary name servers, a list of public
-// suffixes (a zone's name needs two labels). The name decides how the domain is delegated, see [Delegation].
+// the next one succeeds. Left out: transfers from primary name servers, a list of public suffixes (a zone's name needs
+// two labels). Package doors/dns answers DNS queries. The name decides how the domain is delegated, see [Delegation].
 type Zone struct {
 	store.Meta
 	Mode               string              `json:"mode,omitzero"`
@@ -199,9 +199,6 @@ func checkNameservers(all []PrimaryNameserver) error {
 		}
 		if _, err := base64.StdEncoding.DecodeString(s.TSIGKey); err != nil || len(s.TSIGKey) > MaxTSIGKeyBytes {
 			return ErrField(field+"tsig_key", fmt.Sprintf("must be base64 encoded, with at most %d characters", MaxTSIGKeyBytes))
-		}
-		if (s.TSIGKey == "") != (s.TSIGAlgorithm == "") {
-			return ErrField(field+"tsig_algorithm", "and tsig_key need each other")
 		}
 	}
 	return nil

@@ -25,6 +25,7 @@ const (
 	fromDelta     = "delta-2026-09.json (excerpt of the document of September 2026)"
 	fromChangelog = "hcloud-go, CHANGELOG.md, "
 
+	fromFourthRound = "api-facts.md, \"What raw calls show\""
 	fromSecondRound = "api-facts.md, \"What unmodified clients showed in the second round\""
 )
 
@@ -53,6 +54,13 @@ func Amendments() []Amendment {
 		{correction, "an id in a request may be a text of digits",
 			"api-facts.md, \"What unmodified clients showed in the second round\": hcloud-python 1.18, of Debian stable, sends them",
 			acceptIDsAsTexts},
+		{correction, "a body that is not JSON, of the creation of a server: 422 json_error",
+			fromFourthRound + ": Cyclenerd/hcloud-github-runner issue 22",
+			addCode("json_error", http.StatusUnprocessableEntity, "create_server")},
+		{correction, "a placement group that is full: 422 placement_group_member_limit_reached",
+			"terraform-provider-hcloud issue 1170 (a server is created); inferred for one that joins",
+			addCode("placement_group_member_limit_reached", http.StatusUnprocessableEntity, "create_server",
+				"add_server_to_placement_group")},
 		{correction, "removing a firewall from a resource that it is not applied to: 422 firewall_already_removed",
 			"hcloud-go, hcloud/error.go; the API's changelog of 2025-08-04, which it names",
 			addCode("firewall_already_removed", http.StatusUnprocessableEntity, "remove_firewall_from_resources")},

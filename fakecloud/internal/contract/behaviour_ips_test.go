@@ -86,6 +86,11 @@ func errorsOfIPs() refusals {
 			w.act(ip, "assign", toAssignee(w.serverWithoutPublicIPs("a")))
 			w.refuseAction("primary_ip_already_assigned", ip, "assign", toAssignee(w.serverWithoutPublicIPs("b")))
 		},
+		"protection of a Primary IP that is deleted with its server": func(w *world) {
+			ip := w.primaryIP("ipv4")
+			w.do(200, "PUT", ip, object{"auto_delete": true})
+			w.refuseAction("invalid_input", ip, "change_protection", object{"delete": true})
+		},
 		"a Primary IP is taken from a running server": func(w *world) {
 			w.runningServer("a")
 			w.refuseAction("server_not_stopped", "/primary_ips/"+idOf(w.first("/primary_ips", "primary_ips")), "unassign", nil)

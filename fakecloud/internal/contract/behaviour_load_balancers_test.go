@@ -28,11 +28,15 @@ func errorsOfLoadBalancers() refusals {
 		"a redirect of HTTP from a port that has a service": func(w *world) {
 			path := small(w)
 			w.act(path, "add_service", tcpService(80))
-			https := httpService("https", 443, json.Number(w.create("certificate", "/certificates", uploadedCertificate(w, "web"))))
+			certificate := w.create("certificate", "/certificates", uploadedCertificate(w, "web"))
+			https := httpService("https", 443, json.Number(certificate))
 			https["http"].(object)["redirect_http"] = false
 			w.act(path, "add_service", https)
 			w.refuseAction("source_port_already_used", path, "update_service",
 				object{"listen_port": 443, "http": object{"redirect_http": true}})
+			w.refuse(422, "service_error", "DELETE", "/certificates/"+certificate, nil)
+			w.act(path, "delete_service", object{"listen_port": 443})
+			w.do(204, "DELETE", "/certificates/"+certificate, nil)
 		},
 		"attached twice": func(w *world) {
 			path, body := small(w), net(w)
@@ -48,6 +52,9 @@ func errorsOfLoadBalancers() refusals {
 		"a network without a subnet": func(w *world) {
 			empty := object{"network": idIn(w.network(smallNetwork(w, "empty")))}
 			w.refuseAction("no_subnet_available", small(w), "attach_to_network", empty)
+			body := smallLoadBalancer(w, "new")
+			body["network"] = empty["network"]
+			w.refuse(422, "no_subnet_available", "POST", "/load_balancers", body)
 		},
 		"a type that is too small": func(w *world) {
 			body := smallLoadBalancer(w, "large")
@@ -57,7 +64,10 @@ func errorsOfLoadBalancers() refusals {
 				services = append(services, tcpService(1+port))
 			}
 			body["services"] = services
-			w.refuseAction("invalid_load_balancer_type", w.loadBalancer(body), "change_type", object{"load_balancer_type": "lb11"})
+			path := w.loadBalancer(body)
+			w.refuseAction("invalid_load_balancer_type", path, "change_type", object{"load_balancer_type": "lb11"})
+			w.act(path, "delete_service", object{"listen_port": 1})
+			w.act(path, "change_type", object{"load_balancer_type": "lb11"})
 		},
 		"no network and no public interface": func(w *world) {
 			w.refuseAction("load_balancer_not_attached_to_network", small(w), "disable_public_interface", nil)
@@ -197,7 +207,7 @@ func TestServicesAreAddedUpdatedAndDeleted(t *testing.T) {
 	w := newWorld(t, nil)
 	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
 	w.change(path, "add_service", tcpService(80))
-	w.act(path, "add_service", tcpService(81))
+	w.act(path, "add_service", httpService("http", 81))
 	w.change(path, "update_service", object{"listen_port": 80, "destination_port": 8080})
 	services := w.loadBalancerField(path, "services")
 	if len(services) != 2 || at(services[0].(object), "destination_port") != 8080.0 ||

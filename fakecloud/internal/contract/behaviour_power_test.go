@@ -39,7 +39,7 @@ func TestPower(t *testing.T) {
 	}{
 		"the power of a server is cut":          {false, "poweroff", "stopping", "off", "off"}, // the guest has no time to stop
 		"a server starts":                       {true, "poweron", "starting", "running", "running"},
-		"a shutdown ends after its action":      {false, "shutdown", "running", "stopping", "off"},
+		"a shutdown ends after its action":      {false, "shutdown", "running", "running", "off"},
 		"a reboot keeps the guest running":      {false, "reboot", "running", "running", "running"},
 		"a server that is off ignores a reboot": {true, "reboot", "off", "off", "off"},
 		"a reset starts a running server again": {false, "reset", "starting", "running", "running"},
@@ -67,12 +67,12 @@ func TestPower(t *testing.T) {
 func TestRescueModeDoesNotReboot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	path := serverPath(w.runningServer("a"))
+	path, linux := serverPath(w.runningServer("a")), object{"type": "linux64"}
 	for name, want := range map[string]bool{"enable_rescue": true, "disable_rescue": false} {
 		if name == "disable_rescue" {
-			w.act(path, "enable_rescue", nil)
+			w.act(path, "enable_rescue", linux)
 		}
-		w.startAction(path, name, nil)
+		w.startAction(path, name, map[bool]any{true: linux}[want])
 		w.expectStatus(path, "running")
 		w.finish()
 		w.expectStatus(path, "running")

@@ -46,7 +46,9 @@ func errorsOfServers() refusals {
 				server := smallServer(w, fmt.Sprint("node-", i))
 				server["placement_group"] = body["placement_group"]
 				if i == 10 {
-					w.refuse(422, "placement_error", "POST", "/servers", server)
+					message := fmt.Sprintf("placement group with ID %s contains already 10 servers", body["placement_group"])
+					w.refuseWith(422, "placement_group_member_limit_reached", message, "POST", "/servers", server)
+					w.refuseAction("placement_group_member_limit_reached", serverPath(w.offServer("late")), "add_to_placement_group", body)
 					return
 				}
 				w.do(201, "POST", "/servers", server)
@@ -81,6 +83,20 @@ func errorsOfServers() refusals {
 			w.act(path, "attach_to_network", net(w))
 			other := object{"name": "other", "ip_range": "10.0.0.0/16", "subnets": fullNetwork["subnets"]}
 			w.refuseAction("networks_overlap", path, "attach_to_network", object{"network": idIn(w.network(other))})
+		},
+		"a server without an interface starts": func(w *world) {
+			path := serverPath(w.serverWithoutPublicIPs("cut-off"))
+			for _, action := range []string{"poweron", "reset", "reset_password"} {
+				w.refuseAction("unsupported_error", path, action, nil)
+			}
+		},
+		"a protected server is rebuilt": func(w *world) {
+			path := serverPath(w.runningServer("a"))
+			for _, different := range []object{{"delete": true, "rebuild": false}, {"delete": true}, {"rebuild": true}} {
+				w.refuseAction("invalid_input", path, "change_protection", different)
+			}
+			w.act(path, "change_protection", object{"delete": true, "rebuild": true})
+			w.refuse(423, "protected", "POST", path+"/actions/rebuild", object{"image": "debian-13"})
 		},
 		"the type of a running server": func(w *world) {
 			w.refuseAction("server_not_stopped", serverPath(w.runningServer("a")), "change_type",

@@ -3,6 +3,7 @@ package contract_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -155,6 +156,15 @@ func TestMetricsNeedATypeAndTakeSeveral(t *testing.T) {
 				"type=" + types[0] + "&start=" + w.hoursAgo(0) + "&end=" + w.hoursAgo(1),
 			} {
 				w.refuse(422, "invalid_input", "GET", path+"?"+wrong, nil)
+			}
+			// Exporters ask so at each scrape, and read the first value of each series (promhippie/hcloud_exporter issue 74).
+			for _, moment := range []string{w.hoursAgo(0), w.hoursAgo(100), w.hoursAgo(-1)} {
+				all, _ := w.series(path, "type="+strings.Join(types, ",")+"&start="+moment+"&end="+moment)
+				for name, values := range all {
+					if len(values) != 1 {
+						t.Errorf("%s at %s: %d samples, want one", name, moment, len(values))
+					}
+				}
 			}
 			one, _ := w.series(path, "type="+types[0]+"&"+period)
 			two, _ := w.series(path, "type="+types[0]+","+types[1]+"&"+period)

@@ -28,11 +28,14 @@ func TestHTTPOfAServiceAlwaysHasCertificatesAndRedirectHTTP(t *testing.T) {
 	w := newWorld(t, nil)
 	lb := w.loadBalancer(smallLoadBalancer(w, "lb"))
 	w.act(lb, "add_service", httpService("http", 80))
-	w.act(lb, "add_service", object{"protocol": "https", "listen_port": 443, "destination_port": 80})
+	certificate := json.Number(w.create("certificate", "/certificates", uploadedCertificate(w, "a")))
+	w.act(lb, "add_service", object{"protocol": "https", "listen_port": 443, "destination_port": 80,
+		"http": object{"certificates": []any{certificate}}})
 	for _, service := range at(w.do(200, "GET", lb, nil), "load_balancer", "services").([]any) {
 		http := service.(object)["http"].(object)
 		certificates, ok := http["certificates"].([]any)
-		if redirect, isBool := http["redirect_http"].(bool); !ok || len(certificates) != 0 || !isBool || redirect {
+		want := map[any]int{"http": 0, "https": 1}[service.(object)["protocol"]]
+		if redirect, isBool := http["redirect_http"].(bool); !ok || len(certificates) != want || !isBool || redirect {
 			t.Errorf("http of a service: %v", http)
 		}
 	}
@@ -43,12 +46,17 @@ func TestTheDefaultHealthCheckOfAnHTTPService(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	lb := w.loadBalancer(smallLoadBalancer(w, "lb"))
+	certificate := json.Number(w.create("certificate", "/certificates", uploadedCertificate(w, "a")))
 	for protocol, want := range map[string]string{
 		"tcp":   `{"interval":15,"port":8080,"protocol":"tcp","retries":3,"timeout":10}`,
 		"http":  `{"http":{"domain":"","path":"/","response":"","status_codes":["2??","3??"],"tls":false},"interval":15,"port":8080,"protocol":"http","retries":3,"timeout":10}`,
 		"https": `{"http":{"domain":"","path":"/","response":"","status_codes":["2??","3??"],"tls":false},"interval":15,"port":8080,"protocol":"http","retries":3,"timeout":10}`,
 	} {
-		w.act(lb, "add_service", object{"protocol": protocol, "listen_port": 80, "destination_port": 8080})
+		service := object{"protocol": protocol, "listen_port": 80, "destination_port": 8080}
+		if protocol == "https" {
+			service["http"] = object{"certificates": []any{certificate}}
+		}
+		w.act(lb, "add_service", service)
 		check := at(w.do(200, "GET", lb, nil), "load_balancer", "services").([]any)[0].(object)["health_check"]
 		if got, _ := json.Marshal(check); string(got) != want {
 			t.Errorf("%s: health check %s, want %s", protocol, got, want)

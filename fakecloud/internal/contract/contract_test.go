@@ -31,6 +31,7 @@ const coveragePage = "../../COVERAGE.md"
 var unreachable = map[string]string{
 	"apply_firewall_to_resources incompatible_network_type": "a server without a public interface has a code of its own, and there is no " +
 		"other reason",
+	"create_server placement_error":           "there are no hosts, and a full group has a code of its own",
 	"create_volume no_space_left_in_location": "the space in a location is not counted; a fault rule answers it",
 }
 
@@ -97,6 +98,19 @@ func TestContractTheRoutesAreTheDocumentsOperations(t *testing.T) {
 	}
 }
 
+// behaviours are tests that reach operations that no scenario does.
+var behaviours = []func(*testing.T){
+	TestPower, TestRescueModeDoesNotReboot, TestAChangeOfTypeStartsTheServerAndKeepsOrUpgradesTheDisk,
+	TestARebuildTakesAnySystemImageSnapshotOrBackup, TestEachRequestForAConsoleHasANewURLAndPassword,
+	TestANewRootPasswordNeedsARunningServer, TestDetachingNoISOSucceedsAtOnce, TestMetricsNeedATypeAndTakeSeveral,
+	TestOnlySnapshotsAndBackupsAreChangedAndDeleted, TestDisablingBackupsDeletesThem, TestAServerJoinsAndLeavesAPlacementGroup,
+	TestAServerGetsAnAddressOfASubnetInItsZone, TestTheRangeOfANetworkOnlyGrows, TestANetworkGetsSubnetsAndRoutesAtOnceOrLater,
+	TestRoutesAndSubnetsAreDeleted, TestServicesAreAddedUpdatedAndDeleted, TestALoadBalancerIsInOneNetwork,
+	TestThePublicInterfaceOfALoadBalancerIsSwitchedOffAndOn, TestTheAlgorithmOfALoadBalancerChanges, TestADeletedResourceIsGone,
+	TestAProtectedResourceIsNotDeleted, TestReverseDNSChangesForEachKindOfAddress, TestActionsAreReadByTheirIDs,
+	TestAnActionIsTheSameInEachOperationThatReadsIt, TestANewResourceCanBeReadByItsID, TestNewAliasIPsReplaceTheOldOnes,
+}
+
 // TestContractEveryAnswerConformsToTheDocument reaches each documented answer of each operation, and validates every
 // answer.
 func TestContractEveryAnswerConformsToTheDocument(t *testing.T) {
@@ -120,6 +134,13 @@ func TestContractEveryAnswerConformsToTheDocument(t *testing.T) {
 			cases.run(t, recorder)
 		}
 	})
+	reached = recorder
+	t.Run("behaviour", func(t *testing.T) {
+		for _, test := range behaviours {
+			t.Run("", test)
+		}
+	})
+	reached = nil
 	t.Run("limits", func(t *testing.T) { limitScenario(t, recorder, document) })
 	t.Run("every operation", func(t *testing.T) {
 		w := newWorld(t, recorder)
@@ -137,6 +158,13 @@ func TestContractEveryAnswerConformsToTheDocument(t *testing.T) {
 	})
 	t.Run("every operation on a busy resource", func(t *testing.T) { refuseWhileBusy(newWorld(t, recorder), document) })
 	t.Run("every name", func(t *testing.T) { refuseTakenNames(newWorld(t, recorder), document) })
+	t.Run("every new name", func(t *testing.T) {
+		w := newWorld(t, recorder)
+		eachCreation(w, func(route api.Route, body object) {
+			w.do(201, "POST", route.Pattern, body)
+			w.refuse(409, "uniqueness_error", "POST", route.Pattern, body)
+		})
+	})
 	t.Run("every list is filtered, sorted and paged", func(t *testing.T) {
 		w := newWorld(t, recorder)
 		populate(w)
@@ -149,7 +177,7 @@ func TestContractEveryAnswerConformsToTheDocument(t *testing.T) {
 	t.Run("every fault", func(t *testing.T) { faultScenario(newWorld(t, recorder), document) })
 	t.Run("paths and methods", func(t *testing.T) {
 		w := newWorld(t, recorder)
-		for _, path := range []string{"/nothing", "", "/", "/servers/", "/servers/1/2", "/servers/1/actions/2/3"} {
+		for _, path := range []string{"/nothing", "", "/", "/servers/1/2", "/servers/1/actions/2/3"} {
 			w.refuse(404, "not_found", "GET", path, nil)
 			w.as("").refuse(404, "not_found", "GET", path, nil) // the route is resolved before the token
 		}
@@ -327,8 +355,12 @@ func refuseBodies(w *world, document *contract.Document) {
 			continue
 		}
 		path := existingPath(w, op)
-		w.refuse(400, "json_error", op.Method, path, []byte(`{"name": `))
-		w.refuse(400, "json_error", op.Method, path, []byte(`[]`))
+		status := 400
+		if op.ID == "create_server" {
+			status = 422 // see Amendments
+		}
+		w.refuse(status, "json_error", op.Method, path, []byte(`{"name": `))
+		w.refuse(status, "json_error", op.Method, path, []byte(`[]`))
 		cases, err := document.InvalidBodies(op)
 		if err != nil {
 			w.Fatal(err)

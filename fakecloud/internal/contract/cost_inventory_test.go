@@ -31,7 +31,7 @@ var kindsOf = []string{
 // select all servers by a label, one zone has n record sets, and one server has had n actions.
 func newInventory(t *testing.T, document *contract.Document, n int, related bool) *inventory {
 	t.Helper()
-	in := &inventory{world: newWorld(t, nil, instant), document: document, others: n}
+	in := &inventory{world: bareWorld(t, nil, instant), document: document, others: n}
 	in.serial = 1
 	if related {
 		in.relate(n)

@@ -43,10 +43,10 @@ func eachWay(t *testing.T, run func(*testing.T, *way)) {
 	}
 }
 
-// newWorld is [newWorld] for a world that is used in this way once others attend it.
+// newWorld is [bareWorld] for a world that is used in this way once others attend it.
 func (y *way) newWorld(t *testing.T, recorder *contract.Recorder) *world {
 	t.Helper()
-	return newWorld(t, recorder, instant, func(o *fakecloud.Options) {
+	return bareWorld(t, recorder, instant, func(o *fakecloud.Options) {
 		if y != nil && y.disk {
 			o.Disk = &oneLog{}
 		}

@@ -49,6 +49,9 @@ func (q *queryTest) accept(p contract.Parameter, value string) (answer string) {
 	q.Helper()
 	response := q.send(q.op.Method, q.with(p.Name, value), nil)
 	q.accepted++
+	if unread := response.Header().Get("X-Fakecloud-Unknown-Fields"); unread != "" {
+		q.Errorf("%s: nothing reads %s", q.op.ID, unread)
+	}
 	if response.Code != q.op.Success {
 		q.Errorf("%s with %s=%s: %d %s, but the document allows it", q.op.ID, p.Name, value, response.Code, response.Body)
 	}

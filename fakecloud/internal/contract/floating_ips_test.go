@@ -37,7 +37,6 @@ func floatingIPScenario(w *world) {
 	w.act(path, "change_protection", object{"delete": true})
 	w.refuse(423, "protected", "DELETE", path, nil)
 	w.act(path, "change_protection", object{"delete": false})
-	w.refuseAction("unsupported_error", path, "unassign", nil)
 
 	one, two := json.Number(w.server(smallServer(w, "one"))), json.Number(w.server(smallServer(w, "two")))
 	w.act(path, "assign", object{"server": one})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
 )
 
@@ -49,7 +50,7 @@ func TestContractHcloudGoWorksUnmodified(t *testing.T) {
 		if about.walk == nil {
 			continue
 		}
-		w := newWorld(t, nil)
+		w := bareWorld(t, nil, func(o *fakecloud.Options) { o.UnknownFields = "refuse" })
 		step := func(int) time.Duration { // instead of waiting
 			w.clock.Step(actionTime / 4)
 			return 0

@@ -22,7 +22,7 @@ func TestContractHostileRequestsBreakNothing(t *testing.T) {
 	t.Parallel()
 	document := contract.ForTest(t)
 	recorder := contract.NewRecorder(document)
-	w := newWorld(t, nil) // the recorder is for the hostile requests only
+	w := bareWorld(t, nil) // the recorder is for the hostile requests only
 	populate(w)
 	paths := make(map[*contract.Operation]string)
 	for _, op := range document.Operations() {
@@ -84,7 +84,8 @@ func everything(w *world, document *contract.Document) string {
 	var all strings.Builder
 	for _, op := range document.Operations() {
 		if isList(op) {
-			fmt.Fprintf(&all, "%s: %s\n", op.Path, w.send(op.Method, existingPath(w, op)+"?per_page=50", nil).Body)
+			answer := w.send(op.Method, existingPath(w, op)+"?per_page=50", nil).Body.String()
+			fmt.Fprintf(&all, "%s: %s\n", op.Path, strings.ReplaceAll(answer, "\n", ""))
 		}
 	}
 	return all.String()

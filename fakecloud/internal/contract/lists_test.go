@@ -186,6 +186,7 @@ func (l lister) checkPages() {
 		l.Errorf("%s: page 1000 has %v", l.op.ID, names(beyond))
 	}
 	l.refused("page=0")
+	l.refused("page=9223372036854775808") // more than 64 bits
 }
 
 func (l lister) checkSort(order string) {

@@ -62,7 +62,7 @@ func recordWalk(t *testing.T, about func(walk), names []string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, nil, func(o *fakecloud.Options) { o.RateLimit = 1_000_000 })
+	w := bareWorld(t, nil, func(o *fakecloud.Options) { o.RateLimit = 1_000_000 })
 	rec, err := recording.NewRecorder(file, recording.Options{
 		Target: &url.URL{Scheme: "http", Host: "fakecloud.invalid", Path: "/v1"}, Catalogue: names, Transport: w.cloud.Transport(),
 		Now: w.clock.Now,

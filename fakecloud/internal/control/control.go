@@ -45,6 +45,9 @@ type Controller struct {
 	// Ready, if set, returns an error if clients cannot use the API.
 	Ready func() error
 
+	// Doors show what stands in front of the cloud, such as its guests: an http.Handler by the name of each.
+	Doors sync.Map
+
 	// NewFork returns a fork of the cloud, with its own API and control API.
 	NewFork func() *Fork
 	forks   forks

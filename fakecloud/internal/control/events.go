@@ -69,6 +69,9 @@ const writeTimeout = 30 * time.Second
 // of the writes.
 const maxWrite = 256 << 10
 
+// idleLines is how many bytes a stream keeps for lines while it waits for a change: most streams wait most of the time.
+const idleLines = 4 << 10
+
 // writeInterval is the least time between two writes of a stream, in the machine's time. A change after a quiet time is written at
 // once.
 const writeInterval = 20 * time.Millisecond
@@ -168,6 +171,9 @@ func (s *stream) flush() {
 		s.err = s.rc.Flush()
 	}
 	s.limit = time.Time{}
+	if cap(s.lines) > idleLines {
+		s.lines = nil
+	}
 }
 
 func (s *stream) write() {

@@ -84,6 +84,7 @@ func Endpoints() []Endpoint {
 		{"POST", "/actions/resume", "let the actions end that hang_action keeps running", resumeActions, nil},
 		{"GET", "/actions/idle", "wait until no action is running; 504 after timeout= (default 30s) of the machine's time", awaitIdle, nil},
 		{"GET", "/ca_roots", "the root of the authority that issues managed certificates, in PEM", nil, caRoots},
+		{"GET", "/doors/{door}", "what a door shows, such as guests of --guests; 404 if there is no such door", nil, showDoor},
 		{"GET", "/hypervisors", "the attached hypervisors, and the actions that wait for each", listHypervisors, nil},
 		{"POST", "/hypervisors",
 			`attach a hypervisor while the client reads the answer: JSON lines, first the servers, then tasks; {"name": "kind", "selector": "role=node", "task_timeout": "5m", "grace": "15s"}`, nil, attachHypervisor},
@@ -181,6 +182,15 @@ func showIndex(c *Controller, w http.ResponseWriter, r *http.Request) {
 		shown.Token = c.PublicToken
 	}
 	page.Index(w, shown)
+}
+
+// showDoor lets a door answer.
+func showDoor(c *Controller, w http.ResponseWriter, r *http.Request) {
+	if door, ok := c.Doors.Load(chi.URLParam(r, "door")); ok {
+		door.(http.Handler).ServeHTTP(w, r)
+		return
+	}
+	writeJSON(w, http.StatusNotFound, errorBody{r.URL.Path + " does not exist; fakecloud --help lists the flags that open doors"})
 }
 
 // endpointFor returns the endpoint under the name by which the browser reaches this machine. A loopback address is for this machine only.

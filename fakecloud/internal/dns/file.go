@@ -157,7 +157,7 @@ scan:
 	if strings.TrimSpace(bare.String()) == "" {
 		return nil, depth, nil
 	}
-	fields, problem := splitRecord(bare.String())
+	fields, problem := SplitRecord(bare.String())
 	if problem != "" {
 		return nil, 0, fmt.Errorf("it %s", problem)
 	}

@@ -13,8 +13,8 @@ import (
 // Types are the types of records (API document, create_zone_rrset).
 var Types = []string{"A", "AAAA", "CAA", "CNAME", "DS", "HINFO", "HTTPS", "MX", "NS", "PTR", "RP", "SOA", "SRV", "SVCB", "TLSA", "TXT"}
 
-// rdata describes the fields of a type's records, in their order. "..." repeats the field before it, also never.
-var rdata = map[string][]string{
+// RData describes the fields of a type's records, in their order. "..." repeats the field before it, also never.
+var RData = map[string][]string{
 	"A": {"ipv4"}, "AAAA": {"ipv6"}, "CAA": {"uint8", "tag", "text"}, "CNAME": {"host"}, "DS": {"uint16", "uint8", "uint8", "hex"},
 	"HINFO": {"text", "text"}, "HTTPS": {"uint16", "host", "param", "..."}, "MX": {"uint16", "host"}, "NS": {"host"}, "PTR": {"host"},
 	"RP": {"host", "host"}, "SOA": {"host", "host", "uint32", "uint32", "uint32", "uint32", "uint32"},
@@ -31,11 +31,11 @@ var (
 // Canonical returns a record's value in its canonical form: fields separated by one space, addresses as RFC 5952 has
 // them. problem says what is wrong, or is "".
 func Canonical(kind, value string) (canonical, problem string) {
-	fields, err := splitRecord(value)
+	fields, err := SplitRecord(value)
 	if err != "" {
 		return "", err
 	}
-	wanted, length := rdata[kind], 0
+	wanted, length := RData[kind], 0
 	for i, f := range fields {
 		n := min(i, len(wanted)-1)
 		if wanted[n] == "..." {
@@ -117,8 +117,8 @@ func recordField(kind, f string) (canonical, problem string) {
 	return f, ""
 }
 
-// splitRecord splits a record at white space outside of double quotes.
-func splitRecord(value string) (fields []string, problem string) {
+// SplitRecord splits a record at white space outside of double quotes.
+func SplitRecord(value string) (fields []string, problem string) {
 	var field strings.Builder
 	quoted, escaped := false, false
 	end := func() {

@@ -54,6 +54,7 @@ var Codes = map[string]int{
 	"no_space_left_in_location":               422,
 	"no_subnet_available":                     422,
 	"placement_error":                         422,
+	"placement_group_member_limit_reached":    422,
 	"primary_ip_already_assigned":             422,
 	"primary_ip_assigned":                     422,
 	"primary_ip_datacenter_mismatch":          422,

@@ -193,6 +193,9 @@ var parameters = map[fault.Kind][]string{
 	fault.KindFailAction:       {"code", "message"},
 	fault.KindSlowAction:       {"duration", "times"},
 	fault.KindHangAction:       {},
+	fault.KindSlowGuest:        {"duration"},
+	fault.KindIgnoreShutdown:   {},
+	fault.KindStayOff:          {},
 	fault.KindEmpty:            {},
 	fault.KindHide:             {"server"},
 	fault.KindExhaustRateLimit: {},
@@ -251,7 +254,7 @@ func checkKind(e *fault.Effect) error {
 		if e.Status != 0 && (e.Status < 400 || e.Status > 599) {
 			return fmt.Errorf("effect.status %d: must be 400 to 599", e.Status)
 		}
-	case fault.KindSlowAction:
+	case fault.KindSlowAction, fault.KindSlowGuest:
 		return checkSlowAction(e)
 	case fault.KindHide:
 		if e.Server == "" {

@@ -19,8 +19,11 @@ var importers = map[string]string{
 	"github.com/pires/go-proxyproto":       "the data plane's PROXY protocol",
 	"github.com/tidwall/btree":             "the tables of the cloud",
 	"go.yaml.in/yaml/v3":                   "the catalogue, seed files, metadata",
-	"golang.org/x/crypto":                  "fingerprints of SSH keys",
-	"golang.org/x/net":                     "HTTP/2 in the data plane, names of hosts",
+	"golang.org/x/crypto":                  "fingerprints of SSH keys; the trust store of doors/proxy; doors/guests",
+	"golang.org/x/term":                    "doors/guests only",
+	"github.com/pkg/sftp":                  "doors/guests only",
+	"github.com/kr/fs":                     "of github.com/pkg/sftp",
+	"golang.org/x/net":                     "HTTP/2 in the data plane, names of hosts; messages of doors/dns",
 	"k8s.io/utils":                         "the interface of a clock",
 	"github.com/vishvananda/netlink":       "dataplane/netdev only",
 	"github.com/vishvananda/netns":         "dataplane/netdev only",
@@ -89,11 +92,14 @@ func TestNoKubernetesIsInTheGraph(t *testing.T) {
 	}
 }
 
-func TestTheRootPackageNeedsNoNetlink(t *testing.T) {
+// TestTheRootPackageNeedsNoDoor looks for the modules of doors and of network interfaces, and for the packages of doors.
+func TestTheRootPackageNeedsNoDoor(t *testing.T) {
 	t.Parallel()
-	for _, m := range goList(t, "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".") {
-		if m == "github.com/vishvananda/netlink" || m == "github.com/vishvananda/netns" {
-			t.Errorf("importing %s compiles %s", module, m)
+	for _, p := range goList(t, "-deps", ".") {
+		for _, unwanted := range []string{"github.com/vishvananda/", "github.com/pkg/sftp", "golang.org/x/term", module + "/doors/"} {
+			if strings.HasPrefix(p, unwanted) {
+				t.Errorf("importing %s compiles %s", module, p)
+			}
 		}
 	}
 }

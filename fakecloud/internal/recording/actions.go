@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,6 +18,8 @@ const running = "running"
 type sighting struct {
 	id                     int64
 	command, status, error string
+	started, finished      time.Time
+	resources              []resourceID
 }
 
 // sightings returns the actions that an answer shows.
@@ -24,56 +28,96 @@ func sightings(body json.RawMessage) []sighting {
 	add := func(v any) {
 		o, _ := v.(map[string]any)
 		id, ok := number(o["id"])
-		status, _ := o["status"].(string)
-		if !ok || status == "" {
+		s := sighting{id: id}
+		if s.status, _ = o["status"].(string); !ok || s.status == "" {
 			return
 		}
-		code, _ := at(o, "error", "code").(string)
-		command, _ := o["command"].(string)
-		all = append(all, sighting{id, command, status, code})
+		s.error, _ = at(o, "error", "code").(string)
+		s.command, _ = o["command"].(string)
+		s.started, s.finished = timeOf(o["started"]), timeOf(o["finished"])
+		for _, r := range list(o["resources"]) {
+			kind, _ := at(r, "type").(string)
+			s.resources = append(s.resources, resourceID{kind, idOf(r)})
+		}
+		all = append(all, s)
 	}
 	members := membersOf(body)
 	add(members["action"])
 	for _, name := range []string{"actions", "next_actions"} {
-		list, _ := members[name].([]any)
-		for _, entry := range list {
+		for _, entry := range list(members[name]) {
 			add(entry)
 		}
 	}
 	return all
 }
 
-// actionLives is what a recording shows of actions over time.
-type actionLives struct {
-	ends map[int64]*Exchange // the first exchange that shows the end of an action
-	told map[int64]bool      // whose end was compared
+func timeOf(v any) time.Time {
+	text, _ := v.(string)
+	t, _ := time.Parse(time.RFC3339, text) // a zero time if there is none
+	return t
 }
 
-func newActionLives(rec *Recording) *actionLives {
-	lives := &actionLives{map[int64]*Exchange{}, map[int64]bool{}}
+// life is what a recording shows of an action over time.
+type life struct {
+	begun, running, end *Exchange // that show it first, running for the last time, and ended for the first time
+	sighting                      // the last one
+	told                bool      // its end was compared
+}
+
+// actionLives are the actions of a recording.
+type actionLives map[int64]*life
+
+func newActionLives(rec *Recording) actionLives {
+	lives := actionLives{}
 	for i := range rec.Exchanges {
-		for _, s := range sightings(rec.Exchanges[i].Response) {
-			if s.status != running && lives.ends[s.id] == nil {
-				lives.ends[s.id] = &rec.Exchanges[i]
+		e := &rec.Exchanges[i]
+		for _, s := range sightings(e.Response) {
+			if lives[s.id] == nil {
+				lives[s.id] = &life{begun: e}
 			}
+			l := lives[s.id]
+			if s.status == running {
+				l.running = e
+			} else if l.end == nil {
+				l.end = e
+			}
+			l.sighting = s
 		}
 	}
 	return lives
 }
 
+// proves reports whether the recording proves that the action ran when a request succeeded: an answer shows it running later, or that it
+// finished later. Times of actions are cut to seconds.
+func (l *life) proves(e *Exchange) bool {
+	later := l.running != nil && l.running.Seq > e.Seq && l.running.At >= e.End
+	if l.finished.IsZero() {
+		return later
+	}
+	for _, s := range sightings(e.Response) {
+		later = later || !s.started.IsZero() && l.finished.After(s.started)
+	}
+	return later || l.begun.At+(l.finished.Sub(l.started)-time.Second).Milliseconds() > e.End
+}
+
 // duration returns how long a request's actions take: 0 if they end with its answer, and less if the recording does not show their end.
-// began reports whether the request starts actions. The duration is the longest that agrees with the recording, because a client that waits
-// only continues when an action ends.
-func (l *actionLives) duration(e *Exchange) (d time.Duration, began bool) {
+// began reports whether the request starts actions. An action takes as long as its times say, if that agrees with the answers that show it.
+func (l actionLives) duration(e *Exchange) (d time.Duration, began bool) {
 	d = -1
 	for _, s := range sightings(e.Response) {
-		end := l.ends[s.id]
+		l := l[s.id]
 		switch {
-		case end == e && !began:
+		case l.end == e && !began:
 			d = 0
-		case end != nil && end != e:
-			if later := time.Duration(end.At-e.At)*time.Millisecond - time.Millisecond/2; d <= 0 || later < d {
-				d = max(later, time.Millisecond/2)
+		case l.end != nil && l.end != e:
+			const half = time.Millisecond / 2
+			took := l.finished.Sub(l.started)
+			if l.running != nil {
+				took = max(took, time.Duration(l.running.End-e.At)*time.Millisecond+half)
+			}
+			took = max(min(took, time.Duration(l.end.At-e.At)*time.Millisecond-half), half)
+			if d <= 0 || took < d {
+				d = took
 			}
 		}
 		began = true
@@ -83,12 +127,13 @@ func (l *actionLives) duration(e *Exchange) (d time.Duration, began bool) {
 
 // fate returns the error of a certificate's failed issuance in the recording, or "". The DNS of the world decides whether one fails, and
 // the recording does not have that. The first exchange that shows the end also has the error.
-func (l *actionLives) fate(e *Exchange) string {
+func (l actionLives) fate(e *Exchange) string {
 	for _, s := range sightings(e.Response) {
-		if l.ends[s.id] == nil || s.command != "create_certificate" && s.command != "issue_certificate" {
+		end := l[s.id].end
+		if end == nil || s.command != "create_certificate" && s.command != "issue_certificate" {
 			continue
 		}
-		for _, last := range sightings(l.ends[s.id].Response) {
+		for _, last := range sightings(end.Response) {
 			if last.id == s.id && last.status == "error" {
 				return last.error
 			}
@@ -137,10 +182,10 @@ func (p *player) follow(ctx context.Context, e *Exchange) error {
 	}
 	for _, s := range sightings(e.Response) {
 		fake, known := p.ids[resourceID{"action", s.id}]
-		if !known || s.status == running || p.actions.told[s.id] {
+		if !known || s.status == running || p.actions[s.id].told {
 			continue
 		}
-		p.actions.told[s.id] = true
+		p.actions[s.id].told = true
 		now, ok, err := p.look(ctx, fake)
 		if err != nil {
 			return err
@@ -154,4 +199,68 @@ func (p *player) follow(ctx context.Context, e *Exchange) error {
 		}
 	}
 	return nil
+}
+
+// settle sends a request again after the end of actions that stand in its way here, and did not when it was recorded: a write that is
+// refused, and a read whose answer differs while actions run of which the recording shows no end.
+func (p *player) settle(ctx context.Context, e *Exchange, a *answer, named []resourceID, send func() (*answer, error)) (*answer, error) {
+	switch {
+	case e.Method == http.MethodGet && (!p.hanging || p.same(e, a)), e.Method != http.MethodGet && (!busy(a.body) || busy(e.Response)):
+		return a, nil
+	case e.Method != http.MethodGet && e.Status < 300:
+		if err := p.judge(ctx, e, a, named); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := p.cloud.ResumeActions(ctx); err != nil {
+		return nil, err
+	}
+	p.hanging = false
+	a, err := send()
+	for waited := time.Duration(0); err == nil && busy(a.body) && e.Status < 300 && waited < maxWait; waited += time.Second {
+		if err = p.cloud.Step(ctx, time.Second); err == nil {
+			a, err = send()
+		}
+	}
+	return a, err
+}
+
+// judge reports a refusal here of a request that succeeded in the recording. It is a difference if the recording proves that an action on
+// a resource of the request ran, and undecided if that has no end.
+func (p *player) judge(ctx context.Context, e *Exchange, a *answer, named []resourceID) error {
+	ended := false
+	for _, id := range slices.Sorted(maps.Keys(p.actions)) {
+		l := p.actions[id]
+		fake, known := p.ids[resourceID{"action", id}]
+		if !known || !slices.ContainsFunc(l.resources, func(r resourceID) bool { return slices.Contains(named, r) }) {
+			continue
+		}
+		now, ok, err := p.look(ctx, fake)
+		if err != nil {
+			return err
+		}
+		if !ok || now.status != running {
+			continue
+		}
+		if l.proves(e) {
+			p.differ(DiffLocked, fmt.Sprintf("action %d, %s", id, l.command), fmt.Sprint(e.Status, " while it ran"),
+				fmt.Sprint(a.status, " ", errorCode(a.body)))
+			return nil
+		}
+		ended = l.end != nil
+	}
+	if !ended {
+		p.report.Undecided = append(p.report.Undecided, Skipped{e.Seq, e.Method, e.Path, fmt.Sprintf(
+			"the simulation answers %d %s until an action ends, and the recording does not show that end", a.status, errorCode(a.body))})
+	}
+	return nil
+}
+
+// same reports whether an answer is the recorded one.
+func (p *player) same(e *Exchange, a *answer) bool {
+	before := p.report.Differences
+	p.report.Differences = nil
+	p.compare(e, a)
+	defer func() { p.report.Differences = before }()
+	return len(p.report.Differences) == 0
 }

@@ -230,11 +230,15 @@ func at(v any, names ...string) any {
 
 // each returns a list of what is made of the entries of another one; nil for none.
 func each(v any, entry func(any) any) (out []any) {
-	list, _ := v.([]any)
-	for _, e := range list {
+	for _, e := range list(v) {
 		out = append(out, entry(e))
 	}
 	return out
+}
+
+func list(v any) []any {
+	all, _ := v.([]any)
+	return all
 }
 
 // only returns a list of objects with the named members that are not null.
@@ -252,9 +256,8 @@ func only(v any, names ...string) []any {
 }
 
 func texts(v any) []string {
-	list, _ := v.([]any)
 	var out []string
-	for _, entry := range list {
+	for _, entry := range list(v) {
 		if s, ok := entry.(string); ok {
 			out = append(out, s)
 		}

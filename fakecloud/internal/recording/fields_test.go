@@ -209,11 +209,6 @@ func classOf(part, path string, schema contract.Schema) classed {
 	return classed{class: classText}
 }
 
-func list(v any) []any {
-	all, _ := v.([]any)
-	return all
-}
-
 // TestSecretFieldsAreSecret looks for fields with names that speak of secrets.
 func TestSecretFieldsAreSecret(t *testing.T) {
 	suspicious := regexp.MustCompile(`(password|secret|token|private_key|public_key|user_data|tsig_key|credential|wss|zonefile)$`)

@@ -79,6 +79,9 @@ type Recording struct {
 // ErrDamaged is wrapped by the errors of [Read] about the contents of the file.
 var ErrDamaged = errors.New("the recording is damaged")
 
+// ErrNothing is the error of [Verify] about a recording of which it could replay nothing.
+var ErrNothing = errors.New("nothing could be replayed, so the recording proves nothing; record again while a client uses the API")
+
 // Read reads a recording. An error about a line has its number and wraps [ErrDamaged]. A recording that ends in the middle of a
 // line is not damaged, see [Recording.CutOff].
 func Read(r io.Reader) (*Recording, error) {

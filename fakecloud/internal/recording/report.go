@@ -18,10 +18,12 @@ type Report struct {
 	// Operations are how many exchanges of each operation were replayed.
 	Operations    map[string]int `json:"operations"`
 	NotReplayable []Skipped      `json:"not_replayable"`
-	Differences   []Difference   `json:"differences"`
+	// Undecided are the requests that the simulation refused until an action ended, of which the recording shows no end.
+	Undecided   []Skipped    `json:"undecided"`
+	Differences []Difference `json:"differences"`
 }
 
-// Skipped is an exchange that was not replayed.
+// Skipped is an exchange that was not replayed, or not decided.
 type Skipped struct {
 	Seq    int    `json:"seq"`
 	Method string `json:"method"`
@@ -31,6 +33,7 @@ type Skipped struct {
 
 // What differs.
 const (
+	DiffLocked     = "locked" // the simulation refuses a request that succeeded while an action ran
 	DiffStatus     = "status"
 	DiffCode       = "error code"
 	DiffMissing    = "missing field"    // the simulation lacks it
@@ -65,6 +68,9 @@ func (r *Report) Write(w io.Writer) error {
 	}
 	for _, s := range r.NotReplayable {
 		fmt.Fprintf(&b, "  not replayed: #%d %s %s: %s\n", s.Seq, wire.Printable(s.Method), wire.Printable(s.Path), s.Reason)
+	}
+	for _, s := range r.Undecided {
+		fmt.Fprintf(&b, "  undecided: #%d %s %s: %s\n", s.Seq, wire.Printable(s.Method), wire.Printable(s.Path), s.Reason)
 	}
 	type group struct {
 		Difference

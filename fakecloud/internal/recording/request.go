@@ -20,6 +20,7 @@ type translator struct {
 	domains  []string              // of a certificate to make
 	reason   string                // why the request cannot be replayed
 	secrets  bool                  // it has redacted values
+	named    []resourceID          // the resources that the request names
 }
 
 func (t *translator) fail(format string, args ...any) {
@@ -30,6 +31,7 @@ func (t *translator) fail(format string, args ...any) {
 
 func (t *translator) resolve(kind string, id int64) int64 {
 	fake, ok := t.id(kind, id)
+	t.named = append(t.named, resourceID{kind, id})
 	switch {
 	case ok:
 		return fake

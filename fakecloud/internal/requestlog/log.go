@@ -19,7 +19,8 @@ const entryBytes = 256
 
 // size returns how many bytes of memory an entry takes. Call it only after clip.
 func size(e *journal.Entry) int64 {
-	n := len(e.CorrelationID) + len(e.Method) + len(e.Path) + len(e.Query) + len(e.ErrorCode) + len(e.Fault) + len(e.Client) + len(e.Remote)
+	n := len(e.CorrelationID) + len(e.Method) + len(e.Path) + len(e.Query) + len(e.ErrorCode) + len(e.Fault) + len(e.Client) +
+		len(e.Remote) + len(e.UnknownFields)
 	return int64(n) + entryBytes
 }
 
@@ -29,7 +30,8 @@ const MaxField = 2 << 10
 // clip cuts texts that are too long. It copies the rest: a substring would keep the whole text in memory.
 func clip(e *journal.Entry) {
 	const end = "…"
-	for _, text := range []*string{&e.Method, &e.Path, &e.Query, &e.Client, &e.Fault, &e.Remote, &e.ErrorCode} {
+	for _, text := range []*string{&e.Method, &e.Path, &e.Query, &e.Client, &e.Fault, &e.Remote, &e.ErrorCode,
+		&e.UnknownFields} {
 		if len(*text) <= MaxField {
 			continue
 		}
@@ -193,7 +195,7 @@ func (j *Log) shown(e *journal.Entry) journal.Entry {
 	if j.Redact == nil {
 		return shown
 	}
-	for _, text := range []*string{&shown.Method, &shown.Path, &shown.Query, &shown.Client} {
+	for _, text := range []*string{&shown.Method, &shown.Path, &shown.Query, &shown.Client, &shown.UnknownFields} {
 		*text = j.Redact(*text)
 	}
 	if plain, err := url.QueryUnescape(shown.Query); err == nil && j.Redact(plain) != plain {

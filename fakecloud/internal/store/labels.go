@@ -12,20 +12,17 @@ import (
 // nameCharacters are those of label names and values in addition to letters and digits.
 const nameCharacters = "-_."
 
-// LabelProblems returns what is wrong with labels, by the rules of the API document's chapter Labels.
-func LabelProblems(labels map[string]string) (problems []string) {
+// LabelProblem returns the first mistake in labels, by the rules of the API document's chapter Labels, or "".
+func LabelProblem(labels map[string]string) string {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if problem := labelKeyProblem(k); problem != "" {
-			problems = append(problems, fmt.Sprintf("label key %q %s", k, problem))
+			return fmt.Sprintf("label key %q %s", k, problem)
 		}
-		if v := labels[k]; !isLabelValue(v) {
-			problems = append(problems, fmt.Sprintf(
-				"label value %q of key %q must be empty or at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter "+
-					"or digit",
-				v, k))
+		if !isLabelValue(labels[k]) {
+			return "invalid label value" // terraform-provider-hcloud issue 521
 		}
 	}
-	return problems
+	return ""
 }
 
 // labelKeyProblem returns the problem of a label's key, or "".
@@ -70,8 +67,8 @@ type requirement struct {
 	values []string
 }
 
-// ParseSelector parses a label selector (API document, chapter Label Selector). The error quotes the
-// selector and names the problem.
+// ParseSelector parses a label selector (API document, chapter Label Selector). The error names the
+// problem and its place, as jenkinsci/hetzner-cloud-plugin issue 75 shows it.
 func ParseSelector(s string) (Selector, error) {
 	p := selectorParser{rest: s, source: s}
 	sel := Selector{source: s}
@@ -90,7 +87,7 @@ func ParseSelector(s string) (Selector, error) {
 			return sel, nil
 		}
 		if !p.take(",") {
-			return Selector{}, p.failure("expected ','")
+			return Selector{}, p.failure("expected comma")
 		}
 	}
 }
@@ -158,7 +155,7 @@ func LabelTerms(labels map[string]string) []string {
 type selectorParser struct{ source, rest string }
 
 func (p *selectorParser) failure(what string) error {
-	return fmt.Errorf("label selector %q: %s at position %d", p.source, what, len(p.source)-len(p.rest)+1)
+	return fmt.Errorf("%s at pos %d", what, len(p.source)-len(p.rest))
 }
 
 func (p *selectorParser) space() { p.rest = strings.TrimLeft(p.rest, " \t") }
@@ -194,7 +191,7 @@ func (p *selectorParser) key() (string, error) {
 	}
 	// The reserved prefix is allowed in a selector, though not in a label.
 	if problem := labelKeyProblem(k); problem != "" && !strings.HasPrefix(k, "hetzner.cloud/") {
-		return "", fmt.Errorf("label selector %q: key %q %s", p.source, k, problem)
+		return "", fmt.Errorf("key %q %s", k, problem)
 	}
 	return k, nil
 }
@@ -202,7 +199,7 @@ func (p *selectorParser) key() (string, error) {
 func (p *selectorParser) value() (string, error) {
 	v := p.word()
 	if !isLabelValue(v) {
-		return "", fmt.Errorf("label selector %q: %q is not a label value", p.source, v)
+		return "", fmt.Errorf("%q is not a label value", v)
 	}
 	return v, nil
 }
@@ -254,7 +251,7 @@ func (p *selectorParser) set(r requirement) (requirement, error) {
 		case p.take(")"):
 			return r, nil
 		default:
-			return r, p.failure("expected ',' or ')'")
+			return r, p.failure("expected comma or ')'")
 		}
 	}
 }

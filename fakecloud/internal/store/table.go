@@ -42,30 +42,22 @@ type Entry[T any] struct {
 	encoded atomic.Pointer[encoded]
 }
 
-// encoded is the encoded form of an entry. It depends on the entry, and on what with points to.
+// encoded is the encoded form of an entry. It depends on the entry, and on with.
 type encoded struct {
 	with  any
 	bytes []byte
 }
 
 // Encoded returns the entry's encoded form. It calls encode once for this version of the resource and for with, or a few times if the first
-// readers race. The result is shared and must not be changed. with is a pointer to an immutable value that the form depends on, besides the
-// resource.
+// readers race. The result is shared and must not be changed. with is an immutable value, or a pointer to one, that the form depends on,
+// besides the resource.
 func (e *Entry[T]) Encoded(with any, encode func(T) []byte) []byte {
-	if kept := e.Kept(with); kept != nil {
-		return kept
+	if known := e.encoded.Load(); known != nil && known.with == with {
+		return known.bytes
 	}
 	b := encode(e.Value)
 	e.encoded.Store(&encoded{with, b})
 	return b
-}
-
-// Kept returns the form that Encoded keeps, or nil. It is for callers that read what is seldom read again: they do not add to it.
-func (e *Entry[T]) Kept(with any) []byte {
-	if known := e.encoded.Load(); known != nil && known.with == with {
-		return known.bytes
-	}
-	return nil
 }
 
 // Table holds the resources of one kind of one project, ordered by id and by name. A published

@@ -1,4 +1,4 @@
-// Package testhook gives the tests of this module access to the cloud behind the public API.
+// Package testhook gives the tests of this module, and the name server among the doors, access to the cloud behind the public API.
 package testhook
 
 import "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"

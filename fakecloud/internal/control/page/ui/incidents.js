@@ -9,6 +9,7 @@ const effects = {
   api_error: 'Answer with an error of the API', drop: 'Close the connection', reset: 'Reset the connection',
   lose_answer: 'Carry it out, but lose the answer', latency: 'Answer late', http_status: 'Answer like a broken proxy',
   fail_action: 'Let the action fail', slow_action: 'Slow the action down', hang_action: 'Let the action hang',
+  slow_guest: 'Let a guest be slow', ignore_shutdown: 'Let a guest ignore the shutdown', stay_off: 'Let a server stay off',
   cut_body: 'Cut the answer off', empty: 'Show an empty project', exhaust_rate_limit: 'Use up the rate limit',
 };
 
@@ -42,11 +43,12 @@ export function incidents(main) {
   }
 
   (async () => {
-    const [scenarios, {server_types: types}, {operations}] = await Promise.all([readRunning(), ask('GET', 'catalogue'), ask('GET', 'operations')]);
+    const [scenarios, {server_types: types}, {operations}, {error_codes: codes}, {load_balancer_types: balancers}] = await Promise.all([readRunning(),
+      ...['catalogue', 'operations', 'error_codes', 'projects/1/v1/load_balancer_types'].map(path => ask('GET', path))]);
     if (ended) return;
     const each = (items, text) => [...new Set(items)].map(item => [item, text?.(item)]);
     const lists = {
-      type: each(types.map(t => t.name)), location: each(types.flatMap(t => t.locations.map(l => l.name))),
+      type: each(types.map(t => t.name)), balancer: each(balancers.map(t => t.name)), code: each(Object.keys(codes).sort()), location: each(types.flatMap(t => t.locations.map(l => l.name))),
       resource: each(operations.filter(o => o.method !== 'GET').map(o => o.resource), words),
     };
     const cards = scenarios.map(s => card(s, lists));
@@ -65,9 +67,10 @@ export function incidents(main) {
 
 /** card shows a scenario as a sentence with the values of its fields. lists has what its parameters can be, by their names. */
 function card(s, lists) {
+  const listOf = p => p.default === 'lb11' ? 'balancer' : p.name; // a parameter "type", too
   const sentence = h('p'), fields = new Map((s.parameters ?? []).map(p => {
     const properties = {'aria-label': `${p.name} of ${s.name}`, title: p.description, oninput: draw};
-    const listed = p.name === 'server' || p.name === 'project' || lists[p.name]?.some(([value]) => value === p.default);
+    const listed = p.name === 'server' || p.name === 'project' || lists[listOf(p)]?.some(([value]) => value === p.default);
     return [p, listed ? h('select', properties) : h('input', {...properties, value: p.default, size: Math.max(5, p.default.length - 2)})];
   }));
   function draw() {
@@ -76,9 +79,10 @@ function card(s, lists) {
   }
   function fill() {
     for (const [p, f] of fields) if (f.tagName === 'SELECT') {
-      options(f, [...p.description.includes('0 for all') ? [['0', 'all']] : [], ...lists[p.name].length ? lists[p.name] : [[p.default]]], p.default);
+      options(f, [...p.description.includes('0 for all') ? [['0', 'all']] : [], ...lists[listOf(p)].length ? lists[listOf(p)] : [['', 'none exists']]], p.default);
     }
     draw();
+    start.disabled = [...fields.values()].some(f => f.selectedOptions && !f.value);
   }
   const start = button('Start', () => act(async () => {
     const values = [...fields].filter(([, f]) => f.value).map(([p, f]) => `${p.name}=${f.value}`).join('@');
@@ -86,7 +90,7 @@ function card(s, lists) {
     await readRunning();
   }, `${s.name} runs`), {'aria-label': `Start ${s.name}`});
   return {fill, element: h('article', {class: 'box scenario'}, h('h4', {}, s.name), sentence,
-    h('div', {class: 'fields'}, [...fields].map(([p, f]) => labelled(p.name, f)), start))};
+    h('div', {class: 'fields'}, [...fields].map(([p, f]) => labelled(p.name + (f.tagName === 'SELECT' ? '' : `: ${p.description}`), f)), start))};
 }
 
 const selects = f => [f.method, f.route, f.path, f.operation, f.resource, f.writes && 'writes', f.client && `client ${f.client}`, f.project && `project ${f.project}`,
@@ -98,7 +102,7 @@ function form(added) {
   const first = h('input', {type: 'number', min: 1, placeholder: 'all'}), probability = h('input', {type: 'number', min: 0, max: 1, step: 0.05, placeholder: '1'});
   const time = h('input', {value: '10s', size: 6}), status = h('input', {type: 'number', value: 502, min: 400, max: 599}), code = h('select');
   const effect = h('select', {onchange: choose}), extra = h('span');
-  const more = {api_error: ['Code', code, 'code'], latency: ['By', time, 'latency'], slow_action: ['To', time, 'duration'], http_status: ['Status', status, 'status']};
+  const more = {api_error: ['Code', code, 'code'], latency: ['By', time, 'latency'], slow_action: ['To', time, 'duration'], slow_guest: ['To', time, 'duration'], http_status: ['Status', status, 'status']};
   function choose() { show(extra, more[effect.value] && labelled(...more[effect.value])); }
   options(effect, Object.entries(effects));
   choose();

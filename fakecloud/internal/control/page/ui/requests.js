@@ -40,10 +40,10 @@ export function requests(main) {
   function draw() {
     const want = text.value.toLowerCase();
     const shown = rows.filter(e => !want || `${e.path}?${e.query ?? ''} ${e.client} ${e.error_code ?? ''}`.toLowerCase().includes(want)).slice(-200).reverse();
-    show(list, table('Requests', ['Time', 'Status', 'Request', 'Took', 'Fault', 'Client'], shown.map(e => [
+    show(list, table('Requests', ['Time', 'Status', 'Request', 'Took', 'Notes', 'Client'], shown.map(e => [
       when(e.time), h('span', {class: `state ${e.status >= 400 || !e.status ? 'error' : 'ok'}`}, e.status || 'dropped', e.error_code ? ` ${e.error_code}` : ''),
       h('a', {href: `#/request/${e.seq}`, 'data-key': `request ${e.seq}`}, `${e.method} ${e.path}${e.query ? `?${e.query}` : ''}`),
-      duration(e.duration_ns / 1e6), e.fault ?? '', e.client.split(' ')[0]]), 'No request yet. They appear here as they come.'),
+      duration(e.duration_ns / 1e6), [e.fault, e.unknown_fields && `unknown: ${e.unknown_fields}`].filter(Boolean).join('; '), e.client.split(' ')[0]]), 'No request yet. They appear here as they come.'),
     skipped > 0 && h('p', {class: 'small'}, `${skipped.toLocaleString('en')} older or faster ones are not shown.`));
   }
 
@@ -68,12 +68,12 @@ export function request(panel, seq) {
         h('p', {class: 'empty'}, !size ? 'No body.' : known ? `${bytes(size)} that are not JSON are left out.` : `${bytes(size)}, which are not kept any more.`)];
       show(body, h('h2', {}, `${e.method} ${e.path}`), h('p', {class: 'kind'}, `request ${e.seq}`, e.operation && `, operation ${e.operation}`),
         h('dl', {}, [
-          ['Status', e.status || 'the connection was dropped'], ['Handled as', e.handled_status], ['Error', e.error_code], ['Fault rule', e.fault],
+          ['Status', e.status || 'the connection was dropped'], ['Handled as', e.handled_status], ['Error', e.error_code], ['Fault rule', e.fault], ['Unknown fields', e.unknown_fields],
           ['Query', e.query], ['Time', clockTime(e.time)], ['Took', duration(e.duration_ns / 1e6)], ['Client', e.client], ['From', e.remote],
           ['Project', e.project], ['Correlation ID', e.correlation_id],
           ['Resource', e.resource_id && h('a', {href: `#/resource/${e.resource_id}`}, e.resource_id)],
         ].filter(([, value]) => value).map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]).flat()),
-        (sent || !e.bytes_in) && button('Copy as curl', async () => copy(curl(e, sent), 'the request is in the clipboard')),
+        (sent || !e.bytes_in) && button('Copy as curl', async () => copy(curl(e, sent), `the request is in the clipboard${sent?.includes('"REDACTED"') ? ': replace REDACTED in it' : ''}`)),
         part('Request', e.bytes_in, sent), part('Answer', e.bytes_out, got));
     } catch (error) {
       show(body, h('p', {}, error.message));

@@ -13,9 +13,8 @@ const location = r => r.location?.name ?? r.datacenter?.location?.name ?? r.home
 const columns = {
   server: [['Status', r => r.status], ['Type', r => r.server_type?.name], ['Location', location], ['Addresses', ips],
     ['Volumes', r => r.volumes?.length || '']],
-  load_balancer: [['Type', r => r.load_balancer_type?.name], ['Location', location], ['Address', r => r.public_net?.ipv4?.ip],
-    ['Services', r => r.services.map(s => `${s.protocol} ${s.listen_port}→${s.destination_port}`).join(', ')],
-    ['Health', r => health(r).text]],
+  load_balancer: [['Health', r => health(r).text], ['Type', r => r.load_balancer_type?.name], ['Location', location], ['Address', r => r.public_net?.ipv4?.ip],
+    ['Services', r => r.services.map(s => `${s.protocol} ${s.listen_port}→${s.destination_port}`).join(', ')]],
   network: [['Range', r => r.ip_range], ['Subnets', r => r.subnets.map(s => s.ip_range).join(', ')], ['Servers', r => r.servers.length],
     ['Routes', r => r.routes.length]],
   volume: [['Size', r => `${r.size} GB`], ['Status', r => r.status], ['Location', location], ['Server', r => nameOf(r.server)]],
@@ -41,7 +40,8 @@ export function health(lb) {
     if (bad) unhealthy++;
     if (status === 'healthy') {
       healthy++;
-      if (t.server && find(t.server.id) && find(t.server.id).resource.status !== 'running') [status, why] = ['degraded', 'off, not noticed yet'];
+      const is = t.server && find(t.server.id)?.resource.status;
+      if (is && is !== 'running') [status, why] = ['degraded', `${words(is)}, not noticed yet`];
     } else if (!bad) why = unchecked;
     byServer.set(t.server?.id ?? t.ip?.ip, {status, why});
   }
@@ -135,8 +135,8 @@ export function detail(panel, id) {
   async function readRequests() {
     try {
       const {entries} = await ask('GET', `journal?resource_id=${id}&writes=true&limit=30`);
-      show(requests, table('Requests that changed it', ['Time', 'Request', 'Status', 'Client'], entries.reverse().map(e => [
-        when(e.time), h('a', {href: `#/request/${e.seq}`}, `${e.method} ${e.operation || e.path}`), e.status || 'dropped', e.client]),
+      show(requests, table('Requests that changed it', ['Status', 'Request', 'Time', 'Client'], entries.reverse().map(e => [
+        e.status || 'dropped', h('a', {href: `#/request/${e.seq}`}, `${e.method} ${e.operation || e.path}`), when(e.time), e.client]),
       'None is in the journal.'));
     } catch { /* the header says that the cloud does not answer */ }
   }
@@ -158,7 +158,7 @@ export function detail(panel, id) {
       h('p', {class: 'kind'}, `${words(item.kind)} ${id}, project ${item.project}`, deleted && h('strong', {}, ' (deleted)')),
       h('p', {class: 'tools'}, r.status && h('span', {class: `state ${r.status}`}, r.status), !deleted && [
         item.kind === 'server' && [power('Start', 'poweron', 'off'), power('Stop', 'poweroff', 'running')],
-        item.kind !== 'action' && button('Delete', () => confirm(`Delete ${name}?`) && act(() => ask('DELETE', path), `${name} is deleted`), {class: 'bad'}),
+        item.kind !== 'action' && button('Delete', () => confirm(`Delete ${name}?`) && act(() => ask('DELETE', path), `Delete ${name}: the API has accepted it`), {class: 'bad'}),
         button('Copy the id', () => copy(String(id), `${id} is in the clipboard`))]),
       r.targets && [h('h3', {}, 'Targets'), table('Targets', ['Target', 'Health', 'Why'], [...health(r).byServer].map(([target, t]) => [
         find(target) ? link(find(target)) : target, h('span', {class: `state ${t.status}`}, t.status), t.why]), 'None.')],
