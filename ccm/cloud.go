@@ -85,6 +85,7 @@ func New(cfg Config, options ...Option) *Cloud {
 	c.network = inventory.NewNetwork(c.client, c.clock, cfg.Network)
 	c.waiter = apicall.NewWaiter(c.client, c.clock, cfg.ActionTimeout)
 	c.evidence = inventory.NewEvidence(c.clock, c.registry, cfg.ProjectCheckDisabled, token.Token)
+	c.evidence.WaitFor(cfg.DisappearanceWait)
 	c.servers = inventory.NewServers(c.client, c.clock, cfg.ServerCacheTTL, c.evidence)
 	c.own = plan.Ownership{ClusterID: cfg.ClusterID, Both: !cfg.OwnLabelsOnly}
 	c.instances, c.loadBalancers, c.routes = c.newInstances(), c.newLoadBalancers(), c.newRoutes()

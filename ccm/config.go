@@ -15,6 +15,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
@@ -41,6 +42,9 @@ type Config struct {
 	// ProjectCheckDisabled makes the provider believe that servers and load balancers are gone even if
 	// none or few of the cluster's are visible. See evidence.
 	ProjectCheckDisabled bool
+	// DisappearanceWait is how long servers or load balancers must be missing, if many disappear at once, before they count as
+	// gone. 0 means 5 minutes.
+	DisappearanceWait time.Duration
 	// RoutesEnabled makes the provider offer routes. It needs Network.
 	RoutesEnabled bool
 	// AddressFamily of ExternalIP addresses.
@@ -100,6 +104,7 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		Network:              r.str("HCLOUD_NETWORK", ""),
 		NetworkCheckDisabled: r.boolean("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", false),
 		ProjectCheckDisabled: r.boolean("HCLOUD_DISABLE_PROJECT_CHECK", false),
+		DisappearanceWait:    r.duration("HCLOUD_DISAPPEARANCE_WAIT", gone.Hold, 10*time.Second),
 		AddressFamily:        AddressFamily(r.oneOf("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv4", "ipv6", "dualstack")),
 		ProviderIDPrefix:     Convention(r.oneOf("HCLOUD_INSTANCES_PROVIDER_ID_PREFIX", "ccm-from-scratch", "hcloud")),
 		TopologyLabels:       Convention(r.oneOf("HCLOUD_INSTANCES_TOPOLOGY_LABELS", "ccm-from-scratch", "hcloud")),

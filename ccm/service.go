@@ -14,7 +14,9 @@ func (c *Cloud) newLoadBalancers() *loadbalancer.Controller {
 	if !c.cfg.LoadBalancersEnabled {
 		return nil
 	}
-	return loadbalancer.New(c.waiter, c.servers, c.network, c.evidence, c.own, c.cfg.LoadBalancerDefaults, c.events)
+	lbs := loadbalancer.New(c.waiter, c.servers, c.network, c.evidence, c.own, c.cfg.LoadBalancerDefaults, c.events)
+	c.registry.MustRegister(lbs.OrphansMetric())
+	return lbs
 }
 
 // LoadBalancer implements cloudprovider.Interface.

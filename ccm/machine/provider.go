@@ -65,6 +65,13 @@ type Provider interface {
 	SetMetricsForMachines(machines v1alpha1.MachineList) error
 }
 
+// Starter is a Provider that can start an instance.
+type Starter interface {
+	// Start asks the cloud to start the stopped instance of a Machine. The controller calls it once for an instance that is stopped before
+	// it has joined the cluster.
+	Start(ctx context.Context, m *v1alpha1.Machine) error
+}
+
 // Data is what a provider needs of the cluster.
 type Data struct {
 	// Client reads and writes objects of the cluster.

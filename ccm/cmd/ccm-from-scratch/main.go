@@ -37,6 +37,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 )
 
 // workers is the default of --concurrent-service-syncs and --concurrent-node-syncs; that of k8s.io/cloud-provider is 1.
@@ -129,6 +130,7 @@ func exit(err error) {
 // reports all mistakes together and ends the process.
 func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
 	logStart(os.Environ())
+	apicall.LimitRequests(config.Kubeconfig) // of the clients that controllers make from now on
 	shared := config.ComponentConfig.KubeCloudShared
 	cfg, err := ccm.ConfigFromEnv(os.LookupEnv)
 	cfg.NodeName = os.Getenv("NODE_NAME")

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/controller"
 	_ "github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
@@ -98,6 +99,7 @@ func run(s settings) error {
 		return fmt.Errorf("cannot find the cluster: set --kubeconfig: %w", err)
 	}
 	cfg.QPS, cfg.Burst = float32(s.kubeQPS), int(2*s.kubeQPS)
+	apicall.LimitRequests(cfg)
 	mgr, err := newManager(cfg, s)
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ const (
 	TypeLimit         = "LoadBalancerTypeLimit"
 	Protected         = "CloudLoadBalancerProtected"
 	Kept              = "KeptCloudLoadBalancer"
+	Orphaned          = "CloudLoadBalancerOrphaned"
 	Certificate       = "ManagedCertificate"
 	Several           = "SeveralCloudLoadBalancers"
 	Repaired          = "CloudLoadBalancerRepaired"

@@ -3,6 +3,7 @@
 package gone
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -44,7 +45,7 @@ const (
 	// (1/massShare) of those that are known, that is not believed at once.
 	massDisappearance = 3
 	massShare         = 3
-	// Hold is how long what disappears in a doubtful way must be missing before it counts as gone.
+	// Hold is how long what disappears in a doubtful way must be missing before it counts as gone, unless an operator decides otherwise.
 	Hold = 5 * time.Minute
 )
 
@@ -61,6 +62,8 @@ type Question struct {
 	Token func() string
 	// Known returns the IDs of all things that should exist, by the objects in Kubernetes. They include those in questions.
 	Known func(Kind) map[string]bool
+	// Hold takes the place of the constant; 0: it does not.
+	Hold time.Duration
 
 	mu         sync.Mutex
 	recognised string // token with which something that is known was visible
@@ -112,6 +115,14 @@ func (q *Question) Seen(kind Kind, id string) {
 	delete(q.last[kind].missing, id)
 }
 
+// Shown reports whether the last list of a kind has shown something that is known.
+func (q *Question) Shown(kind Kind) bool {
+	known, token := q.Known(kind), q.Token()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.last[kind].token == token && len(q.last[kind].missing) < len(known)
+}
+
 // Recognised reports whether something that is known was visible with the token.
 func (q *Question) Recognised(token string) bool {
 	q.mu.Lock()
@@ -147,7 +158,7 @@ func (q *Question) Judge(kind Kind, id string) Answer {
 	doubt := q.MassDoubt(kind)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if since, tracked := q.last[kind].missing[id]; doubt != "" && tracked && q.Clock.Since(since) < Hold {
+	if since, tracked := q.last[kind].missing[id]; doubt != "" && tracked && q.Clock.Since(since) < q.hold() {
 		return Answer{Doubtful, doubt}
 	}
 	return Answer{Gone, fmt.Sprintf("the API shows others, and not %s %s", kind, id)}
@@ -172,15 +183,17 @@ func (q *Question) MassDoubt(kind Kind) string {
 	missing, young := 0, false
 	for id, since := range q.last[kind].missing {
 		if known[id] { // else a person has confirmed it by deleting the object
-			missing, young = missing+1, young || q.Clock.Since(since) < Hold
+			missing, young = missing+1, young || q.Clock.Since(since) < q.hold()
 		}
 	}
 	if !young || !Many(missing, len(known)) {
 		return ""
 	}
 	return fmt.Sprintf("%d of the cluster's %d %ss have disappeared: they count as gone once they have been missing for %v",
-		missing, len(known), kind, Hold)
+		missing, len(known), kind, q.hold())
 }
+
+func (q *Question) hold() time.Duration { return cmp.Or(q.Hold, Hold) }
 
 // Many reports whether so many of those that are known cannot have disappeared at once without a doubt.
 func Many(missing, known int) bool { return missing >= massDisappearance && missing*massShare >= known }
@@ -189,9 +202,9 @@ func Many(missing, known int) bool { return missing >= massDisappearance && miss
 func (q *Question) EmptyDoubt(kind Kind, id string) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if since, tracked := q.last[kind].missing[id]; q.last[kind].empty && tracked && q.Clock.Since(since) < Hold {
+	if since, tracked := q.last[kind].missing[id]; q.last[kind].empty && tracked && q.Clock.Since(since) < q.hold() {
 		return fmt.Sprintf("the list of %ss is empty, as that of a broken API is: %s %s counts as gone once it has been missing for %v",
-			kind, kind, id, Hold)
+			kind, kind, id, q.hold())
 	}
 	return ""
 }

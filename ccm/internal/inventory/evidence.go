@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	cloudapi "k8s.io/cloud-provider/api"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/utils/clock"
 
@@ -83,6 +84,9 @@ func NewEvidence(clk clock.PassiveClock, reg prometheus.Registerer, disabled boo
 	}
 	return e
 }
+
+// WaitFor sets how long many things that disappear at once must be missing before they count as gone; 0: gone.Hold.
+func (e *Evidence) WaitFor(d time.Duration) { e.question.Hold = d }
 
 // known returns the IDs of the servers of Nodes, or the UIDs of the Services that show a load balancer.
 func (e *Evidence) known(kind gone.Kind) map[string]bool {
@@ -228,6 +232,17 @@ func (e *Evidence) serverGone(ctx context.Context, id int64) error {
 	return e.judge(gone.Server, strconv.FormatInt(id, 10), doubtServers)
 }
 
+// ShowsServer asks the API for all servers, and reports whether it shows one of the cluster. An API that shows nothing proves nothing.
+func (e *Evidence) ShowsServer(ctx context.Context) (bool, error) {
+	if e.disabled {
+		return true, nil
+	}
+	if err := e.listServers(ctx); err != nil {
+		return false, err
+	}
+	return e.question.Shown(gone.Server), nil
+}
+
 // judge returns the doubt about something that the last list lacks, or nil.
 func (e *Evidence) judge(kind gone.Kind, id, reason string) error {
 	if a := e.question.Judge(kind, id); a.Verdict == gone.Doubtful {
@@ -321,12 +336,27 @@ func (e *Evidence) MayCreate(ctx context.Context, svc *corev1.Service) error {
 		return err
 	}
 	if !e.known(gone.LoadBalancer)[string(svc.UID)] {
-		return nil
+		return e.awaitNode()
 	}
 	if _, err := e.visibleServices(ctx); err != nil {
 		return err
 	}
 	return e.judge(gone.LoadBalancer, string(svc.UID), doubtLBs)
+}
+
+// awaitNode returns an error if the cluster has Nodes and none of them is initialized. With the token of another project, none would be,
+// and a load balancer would be made there.
+func (e *Evidence) awaitNode() error {
+	nodes, _ := e.Listers()
+	all := nodeinfo.List(nodes)
+	isNew := func(n *corev1.Node) bool {
+		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudapi.TaintExternalCloudProvider })
+	}
+	if len(all) == 0 || slices.ContainsFunc(all, func(n *corev1.Node) bool { return !isNew(n) }) {
+		return nil
+	}
+	return cloudapi.NewRetryError("waiting for the first Node to find its server: if none does, the token may belong to another project",
+		2*time.Second)
 }
 
 // LoadBalancerGone says whether the load balancer of a Service is gone that the API does not show. Its Service may go then, and nothing

@@ -163,6 +163,23 @@ func (s *LoadBalancers) Find(ctx context.Context, uid string) ([]*hcloud.LoadBal
 	return byUID[uid], nil
 }
 
+// All returns the load balancers with an owner, at most MaxLoadBalancerAge old. Without such a list, it returns none, or fetches
+// one if it must.
+func (s *LoadBalancers) All(ctx context.Context, must bool) (all []*hcloud.LoadBalancer, err error) {
+	byUID, known := s.all.Peek()
+	if !known && must {
+		byUID, err = s.all.Get(ctx)
+	}
+	for uid, lbs := range byUID {
+		for _, lb := range lbs {
+			if lb.Labels[plan.LabelServiceUID] == uid { // and not that of a guest
+				all = append(all, lb)
+			}
+		}
+	}
+	return all, err
+}
+
 // LookUp returns the load balancers with the Service's label, as their owner or as a guest, from an answer about that. A Service
 // that shows no address is probably new, and may yet be a guest that is no longer shared: one page of all load balancers answers both.
 func (s *LoadBalancers) LookUp(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {

@@ -27,6 +27,44 @@ func (c *Servers) Refresh(ctx context.Context) error {
 	return c.list(ctx)
 }
 
+// look finds out which of the cluster's servers there are, beside one that the API has just not found: by a list, or one by one if the list
+// has more pages. If the API shows none of them, only a list counts.
+func (c *Servers) look(ctx context.Context, absent int64, token string) error {
+	known := slices.Sorted(maps.Keys(c.Evidence.KnownServers()))
+	c.mu.Lock()
+	few := len(known) < c.pages
+	c.mu.Unlock()
+	shown := map[string]bool{}
+	for _, id := range known {
+		if !few || id == absent {
+			continue
+		}
+		server := c.lookup(Ask{ID: id})
+		if server == nil {
+			at := c.Clock.Now()
+			var err error
+			if server, _, err = c.client.Server.GetByID(ctx, id); err != nil {
+				return fmt.Errorf("getting server %d: %w", id, err)
+			}
+			if server == nil || server.ID != id {
+				continue
+			}
+			c.mu.Lock()
+			c.keep([]*hcloud.Server{server}, at)
+			c.mu.Unlock()
+		}
+		shown[strconv.FormatInt(server.ID, 10)] = true
+	}
+	if len(shown) == 0 {
+		return c.list(ctx)
+	}
+	c.mu.Lock()
+	delete(c.byID, absent)
+	c.mu.Unlock()
+	c.Evidence.question.Listed(gone.Server, token, shown)
+	return nil
+}
+
 // list fetches all servers.
 func (c *Servers) list(ctx context.Context) error {
 	return c.listWith(ctx, "", math.MaxInt)

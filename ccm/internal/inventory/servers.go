@@ -166,13 +166,13 @@ func (c *Servers) knownGone(ctx context.Context, ask Ask) (gone bool, doubt erro
 // confirmAbsent checks a not_found for server id, with the token, against the list of servers. It returns nil if the
 // list lacks the server too. A not_found alone does not prove it: an endpoint with a wrong path answers
 // not_found to every request, and Nodes without a server are deleted. The check costs a list if none
-// is fresh; deleted servers are rare.
+// is fresh, or a request for each server of the cluster if that is less; deleted servers are rare.
 func (c *Servers) confirmAbsent(ctx context.Context, id int64, token string) (*hcloud.Server, error) {
 	c.mu.Lock()
 	sameToken := c.listedWith == token
 	c.mu.Unlock()
 	if !sameToken || !c.listIsFresh(c.TTL) {
-		if err := c.list(ctx); err != nil {
+		if err := c.look(ctx, id, token); err != nil {
 			return nil, err
 		}
 	}

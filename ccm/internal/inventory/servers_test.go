@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,6 +132,49 @@ func TestOtherServersOfTheProjectAreNotListed(t *testing.T) {
 }
 
 // Servers of other clusters have the same labels: that the list by label is longer than it could be costs one page.
+// A cluster of 5 servers in a project of 2,000: that one is gone costs a question for each, and not 40 pages.
+func TestAServerThatIsGoneCostsNoListOfALargeProject(t *testing.T) {
+	t.Parallel()
+	var broken, missing atomic.Bool
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		var id, page int
+		if _, err := fmt.Sscanf(r.URL.Path, "/servers/%d", &id); err == nil {
+			if broken.Load() || missing.Load() && id == 3 {
+				ccmtest.ReplyError(w, http.StatusNotFound, "not_found")
+				return
+			}
+			ccmtest.Reply(w, 200, `{"server":`+ccmtest.ServerJSON(id, fmt.Sprintf("node-%d", id), "running")+`}`)
+			return
+		}
+		_, _ = fmt.Sscan(r.URL.Query().Get("page"), &page)
+		next := fmt.Sprint(page + 1)
+		if page == 40 {
+			next = "null"
+		}
+		ccmtest.Reply(w, 200, fmt.Sprintf(`{"servers":[%s],"meta":{"pagination":{"page":%d,"per_page":50,"next_page":%s,"last_page":40}}}`,
+			ccmtest.ServerJSON(page, fmt.Sprintf("node-%d", page), "running"), page, next))
+	})
+	servers, clk := serversOf(api, 10*time.Second)
+	knowNodes(servers.Evidence, 5)
+	if err := servers.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	missing.Store(true)
+	clk.Step(time.Minute)
+	before := len(api.Recorded())
+	if s, err := servers.ByID(t.Context(), Ask{ID: 3}); s != nil || err != nil {
+		t.Errorf("got %v, %v", s, err)
+	}
+	if n := len(api.Recorded()) - before; n != 5 {
+		t.Errorf("it took %d requests: %v", n, lists(api)[before:])
+	}
+	broken.Store(true) // it knows no ID, and the list shows them all
+	clk.Step(time.Minute)
+	if s, err := servers.ByID(t.Context(), Ask{ID: 4}); s == nil || err != nil {
+		t.Errorf("got %v, %v", s, err)
+	}
+}
+
 func TestALongerListThanWasGuessedCostsOnePage(t *testing.T) {
 	t.Parallel()
 	api := labelledAPI(t, 400, 60, func(id int) bool { return id <= 300 })

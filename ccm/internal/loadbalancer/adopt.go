@@ -3,6 +3,7 @@ package loadbalancer
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -57,10 +58,11 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 	if owner := l.own.OtherOwner(lb.Labels, planned.UID); owner != "" {
 		return nil, l.refuse(svc, event.NotAdoptable, "load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
 	}
-	if l.own.Inherits(lb.Labels, planned.UID) {
+	named := planned.Name != "" || planned.Adopt != ""
+	if !named && l.own.Inherits(lb.Labels, planned.UID) {
 		return l.inherit(ctx, svc, lb)
 	}
-	if planned.Name == "" && planned.Adopt == "" || plan.WasReleased(lb, svc) {
+	if !named || plan.WasReleased(lb, planned.UID) {
 		return nil, l.refuse(svc, event.NotOwned, "load balancer %d (%s) has the name of this Service's load balancer, but not the "+
 			"label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",
 			lb.ID, lb.Name, plan.OwnerSelector(planned.UID))
@@ -80,6 +82,21 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 	}
 	l.events.Normal(svc, event.Adopted, "Adopted load balancer %d (%s)", lb.ID, lb.Name)
 	return updated, nil
+}
+
+// named returns the plan of an adoption, if the Service names a load balancer.
+func (l *Controller) named(svc *corev1.Service) *plan.LoadBalancer {
+	s, _, _ := plan.ParseAnnotations(svc.Annotations, l.defaults)
+	if s.Adopt == "" && s.Name == "" {
+		return nil
+	}
+	uid := string(svc.UID)
+	return &plan.LoadBalancer{UID: uid, Marks: l.own.Marks(uid), Adopt: s.Adopt, Name: s.Name, CreateName: s.Name, Shared: s.Shared}
+}
+
+// adopts reports whether the annotation adopt with this value names the load balancer.
+func adopts(value string, lb *hcloud.LoadBalancer) bool {
+	return value == lb.Name || value == strconv.FormatInt(lb.ID, 10)
 }
 
 // settle records that the load balancer serves the Service, after an adoption.

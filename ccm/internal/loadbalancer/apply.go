@@ -6,12 +6,105 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/klog/v2"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
+
+// reconcileAll sends the difference between plan and lb, and returns the resulting load balancer. If the
+// API refuses the planned type, the load balancer gets what there is room for without it.
+func (s *serviceSync) reconcileAll(ctx context.Context, planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
+	lb, ops, err := s.reconcile(ctx, planned, lb)
+	s.result.Ops = ops
+	refused := findOp(err, func(op plan.Op) bool { return op.Kind == plan.OpChangeType })
+	if refused == nil || endsSync(ctx, err) {
+		s.failed(err)
+		return lb
+	}
+	s.failed(refused, "type")
+	now, err := s.get(ctx, lb.ID)
+	if err != nil {
+		s.failed(err)
+		return lb
+	}
+	s.in.Current, s.in.Limits = now, now.LoadBalancerType
+	planned, _ = plan.Compute(s.in)
+	lb, ops, err = s.reconcile(ctx, planned, now)
+	s.result.Ops = append(s.result.Ops, ops...)
+	s.failed(err)
+	return lb
+}
+
+// reconcile sends the difference between plan and lb, and returns the resulting load balancer and the
+// operations that succeeded, even with an error.
+func (s *serviceSync) reconcile(ctx context.Context, planned *plan.LoadBalancer,
+	lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, []plan.Op, error) {
+	ops := plan.Diff(planned, lb)
+	if !planned.Guest {
+		ops = plan.GiveFirst(ops, lb, planned.UID, s.in.Refused)
+	}
+	if len(ops) == 0 {
+		return lb, nil, nil
+	}
+	if planned.Guest || len(plan.GuestsOf(lb)) > 0 {
+		unlock, err := s.sharing.Lock(ctx, strconv.FormatInt(lb.ID, 10))
+		if err != nil {
+			return lb, nil, err
+		}
+		defer unlock()
+	}
+	klog.InfoS("Updating load balancer", "service", klog.KObj(s.svc), "loadBalancer", lb.ID, "operations", plan.DescribeOps(ops, len(ops)))
+	defer s.store.Written(planned.UID)
+	done, err := s.applyOps(ctx, lb, ops, s.checkNode)
+	s.noteRefused(ctx, planned.UID, err)
+	if len(done) > 0 {
+		s.events.Normal(s.svc, event.Updated, "Updated load balancer %d: %s", lb.ID, plan.DescribeOps(done, 6))
+	}
+	if endsAll := err != nil && endsSync(ctx, err); endsAll || !slices.ContainsFunc(ops, plan.ChangesAddresses) {
+		return lb, done, err
+	}
+	now, getErr := s.get(ctx, lb.ID)
+	if getErr != nil {
+		return lb, done, errors.Join(err, getErr)
+	}
+	return now, done, err
+}
+
+// closeExposed deletes the ports of a Service that asks to be private, if its load balancer has been public for maxLinger: something holds
+// the public interface up, such as a target of another owner, the owner of a shared load balancer, or a missing network. New ones wait
+// (see plan.Op.Needs and plan.Input.Wrong). What was there before an adoption stays.
+func (s *serviceSync) closeExposed(ctx context.Context, lb *hcloud.LoadBalancer) {
+	uid := string(s.svc.UID)
+	asked, _, _ := plan.ParseAnnotations(s.asked.Annotations, s.defaults)
+	exposed := asked.DisablePublicNetwork && lb.PublicNet.Enabled && (plan.IsGuest(lb, uid) || plan.IsSettled(lb, uid))
+	s.mu.Lock()
+	since, known := s.exposed[uid]
+	if !exposed {
+		delete(s.exposed, uid)
+	} else if !known {
+		since = s.waiter.Clock.Now()
+		s.exposed[uid] = since
+	}
+	s.mu.Unlock()
+	if exposed && s.waiter.Clock.Since(since) >= maxLinger {
+		s.failed(s.removePorts(ctx, uid, lb))
+	}
+}
+
+// findOp returns the error of an operation that matches, or nil.
+func findOp(err error, match func(plan.Op) bool) error {
+	for _, e := range apicall.EachError(err) {
+		if part, ok := errors.AsType[*partError](e); ok && match(part.op) {
+			return part
+		}
+	}
+	return nil
+}
 
 // applyOps sends the operations one by one and waits for each action, because the API locks a load
 // balancer during an action. An operation that fails holds up only what needs it (see plan.Op); the error is
@@ -63,12 +156,12 @@ func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops 
 	return done, errs
 }
 
-// apply sends one operation and waits for its action. To remove a target that is gone already succeeds: the next comparison sees one that
-// is not. For a port, "not found" is an error: a gateway may answer it for everything, and without the label that records the port no later
-// comparison would find it.
+// apply sends one operation and waits for its action. To remove a target that is gone already succeeds, with either code of the API
+// (hcloud-cloud-controller-manager issue 505): the next comparison sees one that is not. For a port, "not found" is an error: a gateway may
+// answer it for everything, and without the label that records the port no later comparison would find it.
 func (l *Controller) apply(ctx context.Context, lb *hcloud.LoadBalancer, op plan.Op) error {
 	action, err := l.send(ctx, lb, op)
-	if op.Kind == plan.OpRemoveTarget && hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+	if op.Kind == plan.OpRemoveTarget && notFound(err) {
 		return nil
 	}
 	if err != nil {
@@ -101,14 +194,15 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 	case plan.OpDetach:
 		from := &hcloud.Network{ID: op.NetworkID}
 		action, _, err = client.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: from})
-	case plan.OpAddTarget:
-		if op.IP.IsValid() {
-			return l.changeIPv6Target(ctx, lb, "add_target", op.Target.ServerID, op.IP)
+	case plan.OpAddTarget, plan.OpRemoveTarget:
+		switch {
+		case op.IP.IsValid():
+			return l.changeIPv6Target(ctx, lb, string(op.Kind), op.Target.ServerID, op.IP)
+		case op.Kind == plan.OpRemoveTarget:
+			return l.removeTarget(ctx, lb, op.Target)
 		}
 		action, _, err = client.AddServerTarget(ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{
 			Server: &hcloud.Server{ID: op.Target.ServerID}, UsePrivateIP: &op.Target.Private})
-	case plan.OpRemoveTarget:
-		return l.removeTarget(ctx, lb, op.Target)
 	case plan.OpAddService:
 		action, _, err = client.AddService(ctx, lb, plan.AddServiceRequest(op.Service))
 	case plan.OpUpdateService:

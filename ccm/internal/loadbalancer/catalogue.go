@@ -36,7 +36,9 @@ func (l *Controller) checkNames(ctx context.Context, svc *corev1.Service, typ, l
 		for _, t := range types {
 			known = append(known, t.Name)
 		}
-		check("type", typ, known)
+		if plan.TypeNamed(types, typ) == nil {
+			check("type", typ, known)
+		}
 	}
 	if location != "" || zone != "" {
 		locations, err := l.client.Location.All(ctx)

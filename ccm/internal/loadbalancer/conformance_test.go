@@ -73,7 +73,7 @@ func conformanceCases() []conformance {
 		{"location", nil, "nbg1", "hel1", func(s seen) any { return s.lb.Location.Name }, both{"nbg1"}, "LocationCannotChange"},
 		{"network-zone", nil, "eu-central", "us-east", func(s seen) any { return string(s.lb.Location.NetworkZone) }, both{"eu-central"},
 			"LocationCannotChange"},
-		{"type", nil, "lb21", "lb31", func(s seen) any { return s.lb.LoadBalancerType.Name }, both{"lb21", "lb31"}, ""},
+		{"type", nil, "2", "lb31", func(s seen) any { return s.lb.LoadBalancerType.Name }, both{"lb21", "lb31"}, ""},
 		{"algorithm-type", nil, "least_connections", "round_robin", func(s seen) any { return string(s.lb.Algorithm.Type) },
 			both{"least_connections", "round_robin"}, ""},
 		{"ipv4-rdns", nil, "a.example.org", "b.example.org", func(s seen) any { return s.lb.PublicNet.IPv4.DNSPtr },
@@ -161,7 +161,9 @@ func TestEveryAnnotationOfTheProductionCCM(t *testing.T) {
 				t.Errorf("created with %q: got %v, want %v", tc.from, got, tc.want[0])
 			}
 			w.eventsSoFar()
-			w.wire.take()
+			if strings.Contains(strings.Join(w.wire.take(), " "), "change_type") {
+				t.Error("its type was changed at once")
+			}
 			w.clock.Step(time.Minute)
 			annotate(svc, map[string]string{tc.name: tc.to})
 			status = w.ensure(cloud, svc)

@@ -4,6 +4,7 @@ package loadbalancer
 import (
 	"context"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -27,8 +28,8 @@ const SyncTimeout = 2 * time.Minute
 
 // Controller implements cloudprovider.LoadBalancer: one cloud load balancer per Service.
 //
-// A sync (sync.go) finds the load balancer, reads what the plan depends on, computes the plan, compares,
-// and sends the difference. Syncs of one Service never overlap.
+// A sync (sync.go) has five steps. It finds the load balancer (find.go, or create.go makes it), reads the input of the plan (input.go),
+// computes the plan (package plan), applies the difference (apply.go), and reports (report.go). Syncs of one Service never overlap.
 // The service controller selects the nodes and calls only for Services without a loadBalancerClass.
 //
 // Not supported: spec.loadBalancerSourceRanges (Hetzner load balancers have no firewall; the Service
@@ -60,10 +61,18 @@ type Controller struct {
 	managed map[string]*corev1.Service // by UID: Services that resync compares
 	// issuances holds the time of the last attempt for each certificate that was not issued.
 	issuances map[int64]time.Time
-	// lingering holds by UID since when targets wait before they leave.
+	// lingering holds by UID since when targets wait before they leave, if any do.
 	lingering map[string]wait
+	// exposed holds by UID since when the load balancer of a Service that asks to be private is public.
+	exposed map[string]time.Time
 	// refused holds by UID the servers that the API refuses as targets.
 	refused map[string]map[int64]bool
+	// reached holds the IPv6 addresses of targets, by load balancer and server.
+	reached map[int64]map[int64]netip.Addr
+	// ended holds the UIDs of Services without a load balancer: this process deleted it, and made no other.
+	ended map[string]bool
+	// orphans holds the IDs of the load balancers that had lost their Services at the last look.
+	orphans map[int64]bool
 	// Waits receives a signal when targets wait for another one to be healthy.
 	Waits chan struct{}
 }
@@ -76,7 +85,8 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 		client: waiter.Client, waiter: waiter, slow: &apicall.SlowActions{Waiter: waiter}, servers: servers, network: network,
 		evidence: e, store: inventory.NewLoadBalancers(waiter.Client, clk, e, defaults), defaults: defaults, events: events, own: own,
 		managed: map[string]*corev1.Service{}, issuances: map[int64]time.Time{}, lingering: map[string]wait{},
-		refused: map[string]map[int64]bool{},
+		refused: map[string]map[int64]bool{}, exposed: map[string]time.Time{}, ended: map[string]bool{},
+		reached: map[int64]map[int64]netip.Addr{},
 		Waits:   make(chan struct{}, 1),
 	}
 	l.certs = apicall.NewCache(clk, inventory.MaxLoadBalancerAge, apicall.Listing("certificates", l.client.Certificate.All))
@@ -202,7 +212,8 @@ func (l *Controller) newest(svc *corev1.Service) *corev1.Service {
 }
 
 // EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer. It deletes only resources with the
-// Service's ownership label. With keep-on-delete, the load balancer loses its owner instead.
+// Service's ownership label. With keep-on-delete, the load balancer loses its owner instead. That of a Service that has vanished
+// stays. The service controller calls for such a one when another Service gets its name.
 func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, svc *corev1.Service) error {
 	ctx, cancel := context.WithTimeout(apicall.Urgently(ctx, apicall.ControllerService, "delete"), SyncTimeout)
 	defer cancel()
@@ -211,6 +222,9 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 		return err
 	}
 	defer unlock()
+	if plan.WantsLoadBalancer(svc) {
+		return l.leave(ctx, svc)
+	}
 	lbs, inherited, err := l.remaining(ctx, svc)
 	if err == nil {
 		err = l.checkUnwanted(ctx, svc) // just before the first write
@@ -230,7 +244,7 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 		if err := l.mark(ctx, string(svc.UID), lb); err != nil {
 			return err
 		}
-		effective, _, _ = plan.WithSharedSettings(svc, lb, l.defaults)
+		effective, _ = plan.WithSharedSettings(svc, lb, l.defaults)
 	}
 	settings, err := l.deletionSettings(svc, effective)
 	if err != nil {
@@ -255,19 +269,6 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 	return err
 }
 
-// EndVanished deletes the load balancer of a Service that is gone although it had a finalizer: a person removed that by force. The service
-// controller does nothing then. If it fails, the next comparison tries again.
-func (l *Controller) EndVanished(ctx context.Context, svc *corev1.Service) error {
-	if l.Kube == nil {
-		return nil // nothing can confirm it
-	}
-	err := l.EnsureLoadBalancerDeleted(ctx, "", svc)
-	if err != nil {
-		l.manage(svc)
-	}
-	return err
-}
-
 // EndClassed deletes the load balancer of a Service that is another controller's now. One list answers for all of them.
 func (l *Controller) EndClassed(ctx context.Context, svc *corev1.Service) error {
 	lbs, err := l.store.Find(ctx, string(svc.UID))
@@ -283,6 +284,7 @@ func (l *Controller) manage(svc *corev1.Service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.managed[string(svc.UID)] = svc
+	delete(l.ended, string(svc.UID))
 }
 
 // unmanage ends manage. After it nothing may create a load balancer for the Service, because nothing
@@ -293,6 +295,7 @@ func (l *Controller) unmanage(svc *corev1.Service) {
 	delete(l.managed, string(svc.UID))
 	delete(l.lingering, string(svc.UID))
 	delete(l.refused, string(svc.UID))
+	delete(l.exposed, string(svc.UID))
 }
 
 // ManagedServices returns the Services that want load balancers, by UID.

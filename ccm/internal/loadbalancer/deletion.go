@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -49,17 +48,24 @@ func (l *Controller) remaining(ctx context.Context, svc *corev1.Service) (own []
 	return own, nil, cmp.Or(l.doubt(svc, err), sameToken())
 }
 
-// wasDeleted reports whether a process began to delete the Service's load balancer and the API does not know it any more.
+// wasDeleted reports whether the Service's load balancer was certainly deleted: by this process, or by one that began it, if the API shows
+// a server of the cluster and does not know the load balancer any more.
 func (l *Controller) wasDeleted(ctx context.Context, svc *corev1.Service) (bool, error) {
+	l.mu.Lock()
+	ended := l.ended[string(svc.UID)]
+	l.mu.Unlock()
 	id, begun := deletionBegun(svc)
-	if !begun {
-		return false, nil
+	if ended || !begun {
+		return ended, nil
 	}
 	lb, _, err := l.client.LoadBalancer.GetByID(ctx, id)
 	if err != nil {
 		return false, fmt.Errorf("getting load balancer %d, whose deletion has begun: %w", id, err)
 	}
-	return lb == nil, nil
+	if lb != nil {
+		return false, nil
+	}
+	return l.evidence.ShowsServer(ctx)
 }
 
 // checkUnwanted returns an error if the Service, as the API server has it now, wants its load balancer. The service controller may have
@@ -156,14 +162,12 @@ func (l *Controller) delete(ctx context.Context, svc *corev1.Service, settings *
 	}
 	l.noteDeletion(svc, lb.ID)
 	defer l.store.Written(string(svc.UID))
-	result, resp, err := l.client.LoadBalancer.DeleteWithResult(ctx, lb)
+	result, _, err := l.client.LoadBalancer.DeleteWithResult(ctx, lb)
 	switch {
 	case err == nil:
 		err = l.slow.Wait(ctx, lb.ID, result.Action)
 	case hcloud.IsError(err, hcloud.ErrorCodeNotFound): // a gateway may answer so for everything: the next try looks for it again
 		err = errors.New("the API has just listed it, and says now that it does not exist; will look again")
-	case resp != nil && resp.Response != nil && resp.StatusCode == http.StatusNoContent:
-		err = nil // the API's answer until October 2026: no action, and no body that hcloud-go could read
 	case hcloud.IsError(err, hcloud.ErrorCodeProtected):
 		l.warnProtected(svc, lb)
 	}
@@ -171,6 +175,9 @@ func (l *Controller) delete(ctx context.Context, svc *corev1.Service, settings *
 		return fmt.Errorf("deleting load balancer %d (%s): %w", lb.ID, lb.Name, err)
 	}
 	klog.InfoS("Deleted load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended[string(svc.UID)] = true
 	return nil
 }
 

@@ -125,7 +125,7 @@ func TestTheTokenOfAnotherProjectDeletesAndCreatesNothing(t *testing.T) {
 			}
 			for _, svc := range w.services {
 				w.expectError(cloud, svc)
-				if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err == nil {
+				if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", doomed(svc)); err == nil {
 					t.Error("a Service would be deleted without its load balancer")
 				}
 				deleted := svc.DeepCopy()
@@ -189,6 +189,26 @@ ccm_answers_doubted{reason="load_balancers_disappeared"} %d
 ccm_answers_doubted{reason="other_project"} %d
 ccm_answers_doubted{reason="servers_disappeared"} %d
 `, loadBalancers, project, servers)
+}
+
+// Nothing of a fresh cluster could show that the token is wrong, but that none of its Nodes finds a server.
+func TestAFreshClusterWaitsForItsFirstNode(t *testing.T) {
+	t.Parallel()
+	w := newEvidenceWorld(t, 2, 0)
+	fresh := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	for _, n := range w.nodes {
+		n.Spec.ProviderID, n.Spec.Taints = "", []corev1.Taint{fresh}
+	}
+	w.rotate(w.other)
+	cloud, _ := w.start()
+	svc := newService("web", nil, 80)
+	w.expectError(cloud, svc, "waiting for the first Node")
+	if left, err := w.otherAPI.LoadBalancer.All(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("left in the other project: %v, %v", left, err)
+	}
+	w.rotate(fakecloud.DefaultToken)
+	w.nodes[1].Spec.Taints = nil
+	w.ensure(cloud, svc)
 }
 
 func TestTheLastServerOfAClusterMayDisappear(t *testing.T) {
@@ -393,7 +413,7 @@ func TestATokenThatReturnsDuringASearchProvesNothing(t *testing.T) {
 			return err
 		},
 		"deletion": func(w *evidenceWorld, lbs cloudprovider.LoadBalancer) error {
-			return lbs.EnsureLoadBalancerDeleted(w.t.Context(), "", w.services[0])
+			return lbs.EnsureLoadBalancerDeleted(w.t.Context(), "", doomed(w.services[0]))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,11 @@
 package loadbalancer_test
 
 import (
+	"io"
+	"net/http"
+	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
 // addBareServer adds a server without a public IPv4 address, and its Node.
@@ -70,4 +76,44 @@ func TestClustersWithoutPublicIPv4NeedNoAnnotation(t *testing.T) {
 			w.expectQuiet(provider(), svc)
 		})
 	}
+}
+
+// The person chooses another address of the server's network, or the server has another network.
+func TestATargetFollowsTheIPv6AddressOfItsNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 0)
+	for _, n := range []string{"node-1", "node-2"} {
+		w.addBareServer(n, true, false)
+	}
+	cloud := w.provider(func(c *ccm.Config) { c.Network, c.RoutesEnabled = "", false })
+	svc := newService("web", nil, 80)
+	svc.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol}
+	w.ensure(cloud, svc)
+	w.clock.Step(time.Minute)
+	w.expectQuiet(cloud, svc)
+	server, _, err := w.api.Server.GetByID(t.Context(), serverIDs(w.nodes)[0])
+	w.must(err)
+	chosen, _ := netip.AddrFromSlice(server.PublicNet.IPv6.IP)
+	chosen = chosen.Next().Next()
+	w.nodes[0].Annotations = map[string]string{nodeinfo.AnnotationIPv6: chosen.String()}
+	w.wire.take()
+	w.ensure(cloud, svc)
+	if sent := writes(w.wire.take()); len(sent) != 2 {
+		t.Errorf("writes: %v", sent)
+	}
+	answer, err := w.fake.Transport().RoundTrip(w.getRequest("/load_balancers/" + itoa(w.theLoadBalancer().ID)))
+	w.must(err)
+	body, err := io.ReadAll(answer.Body)
+	if w.must(err); !strings.Contains(string(body), chosen.String()) || len(targetIDs(w.theLoadBalancer())) != 2 {
+		t.Errorf("the address %s is in no target of\n%s", chosen, body)
+	}
+	w.clock.Step(time.Minute)
+	w.expectQuiet(cloud, svc)
+}
+
+func (w *world) getRequest(path string) *http.Request {
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://fake.invalid/v1"+path, nil)
+	w.must(err)
+	r.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
+	return r
 }

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -17,6 +20,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/resync"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
 // After a change, a loss or a mistake in HCLOUD_CLUSTER_ID, a deletion finds nothing that it may touch. The load balancer that the
@@ -91,6 +95,47 @@ func TestADeletionDoesNotBelieveEmptyLists(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The request that deletes fails, and the API is broken from then on: its lists are empty, and it knows no ID. Two empty answers of one API
+// prove nothing.
+func TestADeletionThatHasBegunDoesNotBelieveAnAPIThatShowsNothing(t *testing.T) {
+	t.Parallel()
+	for name, servers := range map[string]bool{"no server either": false, "a server": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEvidenceWorld(t, 2, 1)
+			svc := w.services[0]
+			svc.DeletionTimestamp = w.nowPtr()
+			cloud, _ := w.start()
+			w.gone(cloud) // it knows the project
+			kube := fake.NewClientset(svc.DeepCopy())
+			controllerOf(cloud).Kube = kube
+			w.wire.setIntercept(func(r *http.Request) *http.Response {
+				if r.Method == http.MethodDelete {
+					return apiError(http.StatusServiceUnavailable, "unavailable")
+				}
+				return nil
+			})
+			w.expectStays(cloud, svc)
+			now, err := kube.CoreV1().Services("default").Get(t.Context(), svc.Name, metav1.GetOptions{})
+			w.must(err)
+			*svc = *now
+			w.wire.setIntercept(func(r *http.Request) *http.Response {
+				resource := path.Base(r.URL.Path)
+				switch {
+				case r.Method != http.MethodGet || servers && strings.Contains(r.URL.Path, "/servers"):
+					return nil
+				case resource == "servers" || resource == "load_balancers" || resource == "certificates":
+					return emptyList(resource)
+				}
+				return apiError(http.StatusNotFound, "not_found")
+			})
+			if err := tryRemove(t.Context(), cloud, svc); (err == nil) != servers {
+				t.Errorf("the Service may go: %v", err)
+			}
+		})
 	}
 }
 
@@ -190,24 +235,6 @@ func TestAServiceWhoseLoadBalancerAPersonDeletedGoesAfterAWhile(t *testing.T) {
 			t.Errorf("after 5 minutes: %v", err)
 		}
 	}
-}
-
-// A person has removed the finalizer of a Service by force, and the API refuses the first attempt to delete its load balancer.
-func TestWhatAVanishedServiceHasLeftIsDeletedLater(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.providerIn("")
-	w.ensure(cloud, newService("web", nil, 80))
-	controllerOf(cloud).Kube = fake.NewClientset()
-	r, _ := w.resyncOf(cloud)
-	w.refuse(func(r request) bool { return strings.HasPrefix(r.what, "DELETE") })
-	r.SyncLoadBalancers(t.Context())
-	if n := len(w.loadBalancers()); n != 1 {
-		t.Fatalf("%d load balancers, although the deletion is refused", n)
-	}
-	w.wire.setIntercept(nil)
-	r.SyncLoadBalancers(t.Context())
-	w.expectNone()
 }
 
 // A Service that shows no address may have had a load balancer if it hides addresses, and else has had none.
@@ -319,29 +346,60 @@ func anew(svc *corev1.Service) *corev1.Service {
 	return other
 }
 
-// A person has removed the finalizer by force, and the service controller does nothing about it.
-func TestAServiceThatVanishesLeavesNothingBehind(t *testing.T) {
+// A person has removed the finalizer by force, or Kubernetes was set back to an older state. Then a Service of the same name is made.
+func TestWhatAVanishedServiceHasLeftStaysAndIsReported(t *testing.T) {
 	t.Parallel()
-	for services, want := range map[int]int{1: 0, 2: 0, 4: 4} { // so many at once: the Kubernetes API may have lost its data
-		w := newWorld(t, "instant", 1)
-		cloud := w.provider()
-		var all []runtime.Object
-		for i := range services {
-			svc := newService("s"+itoa(int64(i)), map[string]string{"protocol": "tcp"}, int32(80+i))
-			w.ensure(cloud, svc)
-			all = append(all, svc)
+	w := newWorld(t, "instant", 1)
+	cloud, svc, other := w.provider(), newService("web", nil, 80), newService("other", nil, 80)
+	w.ensure(cloud, svc)
+	w.ensure(cloud, other)
+	r, _ := w.resyncOf(cloud, svc, other)
+	expect := func(orphans int, event bool) {
+		t.Helper()
+		r.SyncLoadBalancers(t.Context())
+		if n := testutil.ToFloat64(controllerOf(cloud).OrphansMetric()); n != float64(orphans) {
+			t.Errorf("%v orphans, want %d", n, orphans)
+		}
+		if has := strings.Contains(strings.Join(w.eventsSoFar(), "\n"), "CloudLoadBalancerOrphaned"); has != event {
+			t.Errorf("an event: %t, want %t", has, event)
 		}
 		w.clock.Step(time.Minute)
-		controllerOf(cloud).Kube = fake.NewClientset(all...) // only the informer has lost them
-		r, _ := w.resyncOf(cloud)
-		r.SyncLoadBalancers(t.Context())
-		if n := len(w.loadBalancers()); n != services {
-			t.Fatalf("%d load balancers of %d Services that the API server has", n, services)
+	}
+	expect(0, false)
+	r, _ = w.resyncOf(cloud, other)
+	expect(1, false) // the list may be older
+	expect(1, true)
+	lbs, _ := cloud.LoadBalancer()
+	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err != nil || len(w.loadBalancers()) != 2 {
+		t.Errorf("%v, %d load balancers", err, len(w.loadBalancers()))
+	}
+	for _, lb := range w.loadBalancers() {
+		if lb.Labels["ccm-from-scratch/service-uid"] == string(svc.UID) {
+			w.deleteLoadBalancer(lb)
 		}
-		controllerOf(cloud).Kube = fake.NewClientset()
-		r.SyncLoadBalancers(t.Context())
-		if n := len(w.loadBalancers()); n != want {
-			t.Errorf("%d load balancers of %d Services that are gone, want %d", n, services, want)
-		}
+	}
+	expect(0, false)
+	if _, still := controllerOf(cloud).ManagedServices()[string(svc.UID)]; still {
+		t.Error("each comparison goes on asking for what the Service has left")
+	}
+}
+
+// The Service vanishes while the token shows another project, and another Service gets its name: the service controller then asks for
+// the end of the old one.
+func TestWhatAVanishedServiceHasLeftStaysWithAnotherToken(t *testing.T) {
+	t.Parallel()
+	w := newEvidenceWorld(t, 2, 2)
+	cloud, _ := w.start()
+	svc := w.services[0]
+	w.ensure(cloud, svc)
+	w.rotate(w.other)
+	w.clock.Step(time.Minute)
+	r, _ := w.resyncOf(cloud, w.services[1])
+	r.SyncLoadBalancers(t.Context())
+	w.rotate(fakecloud.DefaultToken)
+	r.SyncLoadBalancers(t.Context())
+	lbs, _ := cloud.LoadBalancer()
+	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err != nil || len(w.loadBalancers()) != 2 {
+		t.Errorf("%v, %d load balancers", err, len(w.loadBalancers()))
 	}
 }

@@ -125,11 +125,11 @@ func TestTheComparisonMakesNothingForAServiceThatIsReleased(t *testing.T) {
 			return err
 		}},
 		"another one has its name": {release: func(_ *world, lbs cloudprovider.LoadBalancer, svc *corev1.Service) error {
-			return lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc)
+			return lbs.EnsureLoadBalancerDeleted(t.Context(), "", doomed(svc))
 		}},
 		"it is deleted while the comparison runs": {during: true, release: func(_ *world, lbs cloudprovider.LoadBalancer,
 			svc *corev1.Service) error {
-			return lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc)
+			return lbs.EnsureLoadBalancerDeleted(t.Context(), "", doomed(svc))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestSyncsOfOneServiceDoNotOverlap(t *testing.T) {
 			return err
 		},
 		"delete": func(w *world, lbs cloudprovider.LoadBalancer, _ *resync.Comparison, svc *corev1.Service) error {
-			return lbs.EnsureLoadBalancerDeleted(w.t.Context(), "", svc)
+			return lbs.EnsureLoadBalancerDeleted(w.t.Context(), "", doomed(svc))
 		},
 		"comparison": func(w *world, _ cloudprovider.LoadBalancer, r *resync.Comparison, _ *corev1.Service) error {
 			r.SyncLoadBalancers(w.t.Context())

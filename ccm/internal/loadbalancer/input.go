@@ -3,10 +3,12 @@ package loadbalancer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -16,6 +18,25 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/inventory"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
+
+// readSettings reads the settings of the Service on the load balancer. Without one, lb is nil.
+func (s *serviceSync) readSettings(lb *hcloud.LoadBalancer) {
+	var contradictions []error
+	s.svc, contradictions = plan.WithSharedSettings(s.asked, lb, s.defaults)
+	settings, unknown, mistakes := plan.ParseAnnotations(s.svc.Annotations, s.defaults)
+	mistakes = append(mistakes, plan.CheckService(s.svc, &settings, s.network.Configured())...)
+	s.in.Service, s.in.Settings, s.in.Wrong, s.unknown = s.svc, &settings, map[string]bool{}, unknown
+	s.failed(plan.InvalidSettings(mistakes...))
+	if len(contradictions) > 0 { // the others decide, so that nothing is wrong with the settings that apply
+		s.errs = append(s.errs, plan.InvalidSettings(contradictions...))
+	}
+	for _, m := range contradictions {
+		// A Service that wants to be private gets no further ports that are public.
+		if a, ok := errors.AsType[plan.AnnotationError](m); ok && a.Setting() == "disable-public-network" {
+			s.in.Wrong[a.Setting()] = true
+		}
+	}
+}
 
 // prepare reads the input of the plan, and returns the plan. Without a load balancer, lb is nil and any error ends the sync.
 func (s *serviceSync) prepare(ctx context.Context, lb *hcloud.LoadBalancer) (planned *plan.LoadBalancer, notes []plan.Note, err error) {
@@ -48,21 +69,19 @@ func (s *serviceSync) prepare(ctx context.Context, lb *hcloud.LoadBalancer) (pla
 		}
 		planned, notes = plan.Compute(s.in)
 	}
+	s.failed(s.noteFormer(ctx, planned, lb))
 	return planned, notes, nil
 }
 
 func (s *serviceSync) readNetwork(ctx context.Context) {
 	id, err := s.network.ID(ctx)
 	s.in.NetworkID = id
-	if _, chosen := s.svc.Annotations[plan.AnnotationPrefix+"private-subnet-ip-range"]; !chosen && isAttached(s.in.Current, id) {
+	attached := func(n hcloud.LoadBalancerPrivateNet) bool { return n.Network.ID == id }
+	if _, chosen := s.svc.Annotations[plan.AnnotationPrefix+"private-subnet-ip-range"]; !chosen && s.in.Current != nil &&
+		slices.ContainsFunc(s.in.Current.PrivateNet, attached) {
 		s.in.Settings.PrivateSubnet = netip.Prefix{} // the default is for what joins the network, and takes nothing out of it
 	}
 	s.failed(err, "use-private-ip", "disable-public-network", "private-ipv4", "private-subnet-ip-range")
-}
-
-// isAttached reports whether the load balancer is in the network.
-func isAttached(lb *hcloud.LoadBalancer, network int64) bool {
-	return lb != nil && slices.ContainsFunc(lb.PrivateNet, func(n hcloud.LoadBalancerPrivateNet) bool { return n.Network.ID == network })
 }
 
 // readType checks a new type of an existing load balancer before the first operation. The default type is
@@ -72,6 +91,11 @@ func (s *serviceSync) readType(ctx context.Context) {
 	if lb == nil { // to ask costs a call, which few new load balancers need: see obtain
 		types, _ := s.types.Peek()
 		s.in.Limits = plan.TypeNamed(types, cmp.Or(settings.Type, plan.DefaultLoadBalancerType))
+		if _, err := strconv.Atoi(settings.Type); err == nil { // the plan compares names
+			if s.in.Limits = s.limitsOf(ctx, settings.Type); s.in.Limits != nil {
+				settings.Type = s.in.Limits.Name
+			}
+		}
 		return
 	}
 	s.in.Limits = lb.LoadBalancerType
@@ -81,14 +105,20 @@ func (s *serviceSync) readType(ctx context.Context) {
 	if _, chosen := s.svc.Annotations[plan.AnnotationPrefix+"type"]; !chosen {
 		settings.Type = ""
 	}
-	if settings.Type == "" || lb.LoadBalancerType == nil || settings.Type == lb.LoadBalancerType.Name {
+	if settings.Type == "" || lb.LoadBalancerType == nil {
+		return
+	}
+	if has := plan.TypeNamed([]*hcloud.LoadBalancerType{lb.LoadBalancerType}, settings.Type); has != nil {
+		settings.Type = has.Name
 		return
 	}
 	if err := s.checkNames(ctx, s.svc, settings.Type, "", ""); err != nil {
 		s.failed(err, "type")
 		return
 	}
-	s.in.Limits = s.limitsOf(ctx, settings.Type)
+	if s.in.Limits = s.limitsOf(ctx, settings.Type); s.in.Limits != nil {
+		settings.Type = s.in.Limits.Name
+	}
 }
 
 // readPrimaryIPs finds the Primary IPs of a new load balancer. An existing one cannot change its addresses.

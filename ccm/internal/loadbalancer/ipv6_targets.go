@@ -2,11 +2,14 @@ package loadbalancer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
@@ -18,6 +21,9 @@ import (
 // v2.53 does not.
 func (l *Controller) changeIPv6Target(ctx context.Context, lb *hcloud.LoadBalancer, change string, server int64,
 	ip netip.Addr) (*hcloud.Action, error) {
+	l.mu.Lock()
+	delete(l.reached, lb.ID)
+	l.mu.Unlock()
 	body, err := json.Marshal(map[string]any{
 		"type": hcloud.LoadBalancerTargetTypeServer, "server": map[string]any{"id": server, "ip": ip},
 	})
@@ -39,27 +45,56 @@ func (l *Controller) changeIPv6Target(ctx context.Context, lb *hcloud.LoadBalanc
 }
 
 // removeTarget removes a server. The API finds a target over IPv6 only by its address: without it, the
-// answer is not_found.
+// answer says that it is not found.
 func (l *Controller) removeTarget(ctx context.Context, lb *hcloud.LoadBalancer, t plan.Target) (*hcloud.Action, error) {
 	action, _, err := l.client.LoadBalancer.RemoveServerTarget(ctx, lb, &hcloud.Server{ID: t.ServerID})
-	if t.Private || !hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+	if t.Private || !notFound(err) {
 		return action, err
 	}
-	ip, readErr := l.ipv6OfTarget(ctx, lb.ID, t.ServerID)
-	switch {
-	case readErr != nil:
-		return nil, readErr
-	case !ip.IsValid():
-		return nil, err
+	reached, readErr := l.ipv6Targets(ctx, lb.ID)
+	if ip := reached[t.ServerID]; readErr == nil && ip.IsValid() {
+		return l.changeIPv6Target(ctx, lb, "remove_target", t.ServerID, ip)
 	}
-	return l.changeIPv6Target(ctx, lb, "remove_target", t.ServerID, ip)
+	return nil, cmp.Or(readErr, err)
 }
 
-// ipv6OfTarget returns the address of a server that is a target over IPv6, or else the zero Addr.
-func (l *Controller) ipv6OfTarget(ctx context.Context, id, server int64) (netip.Addr, error) {
+func notFound(err error) bool {
+	e, ok := errors.AsType[hcloud.Error](err)
+	return ok && (e.Code == hcloud.ErrorCodeNotFound || e.Code == hcloud.ErrorCodeInvalidInput && strings.HasSuffix(e.Message, "not found"))
+}
+
+// noteFormer tells the plan of targets that the load balancer reaches by another IPv6 address than the plan has. To ask costs a request for
+// each load balancer with such targets, once and after a change of one.
+func (l *Controller) noteFormer(ctx context.Context, planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) error {
+	if len(planned.IPv6) == 0 || lb == nil {
+		return nil
+	}
+	l.mu.Lock()
+	reached, known := l.reached[lb.ID]
+	l.mu.Unlock()
+	if !known {
+		var err error
+		if reached, err = l.ipv6Targets(ctx, lb.ID); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		l.reached[lb.ID] = reached
+		l.mu.Unlock()
+	}
+	planned.Former = map[int64]netip.Addr{}
+	for server, want := range planned.IPv6 {
+		if has := reached[server]; has.IsValid() && has != want {
+			planned.Former[server] = has
+		}
+	}
+	return nil
+}
+
+// ipv6Targets returns the addresses of the servers that are targets over IPv6.
+func (l *Controller) ipv6Targets(ctx context.Context, id int64) (map[int64]netip.Addr, error) {
 	req, err := l.client.NewRequest(ctx, http.MethodGet, fmt.Sprintf("/load_balancers/%d", id), nil)
 	if err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
 	var answer struct {
 		LoadBalancer struct {
@@ -72,12 +107,13 @@ func (l *Controller) ipv6OfTarget(ctx context.Context, id, server int64) (netip.
 		} `json:"load_balancer"`
 	}
 	if _, err := l.client.Do(req, &answer); err != nil {
-		return netip.Addr{}, fmt.Errorf("reading the targets of load balancer %d: %w", id, err)
+		return nil, fmt.Errorf("reading the targets of load balancer %d: %w", id, err)
 	}
+	reached := map[int64]netip.Addr{}
 	for _, t := range answer.LoadBalancer.Targets {
-		if t.Server.ID == server && t.Server.IP.Is6() {
-			return t.Server.IP, nil
+		if t.Server.IP.Is6() {
+			reached[t.Server.ID] = t.Server.IP
 		}
 	}
-	return netip.Addr{}, nil
+	return reached, nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -258,4 +259,41 @@ func (w *world) replaceBody(r *http.Request, body any) {
 		w.t.Error(err)
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+}
+
+// Terraform replaces all labels of its load balancer, or all but some. The targets still follow the nodes, and the load balancer outlives
+// its Service.
+func TestTerraformReplacesTheLabelsOfItsLoadBalancer(t *testing.T) {
+	t.Parallel()
+	for _, annotation := range []string{"name", "adopt"} {
+		for left, labels := range map[string][]string{"none": nil, "the production CCM's": {plan.LabelServiceUIDHcloud},
+			"the owner's": {plan.LabelServiceUID}, "both": {plan.LabelServiceUID, plan.LabelServiceUIDHcloud}} {
+			for _, followed := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s, %s is left, the sync follows: %t", annotation, left, followed), func(t *testing.T) {
+					t.Parallel()
+					w := newWorld(t, "instant", 2)
+					w.create(hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+						Location: &hcloud.Location{Name: "fsn1"}})
+					all := w.nodes
+					w.nodes = all[:1]
+					cloud, svc := w.provider(), newService("web", map[string]string{annotation: "edge"}, 80)
+					svc.Status.LoadBalancer = *w.ensure(cloud, svc)
+					replaced := map[string]string{"made-by": "terraform"}
+					for _, key := range labels {
+						replaced[key] = string(svc.UID)
+					}
+					w.setLabels(w.theLoadBalancer(), replaced)
+					w.clock.Step(time.Minute)
+					if w.nodes = all; followed {
+						w.ensure(cloud, svc)
+						w.expectTargets(serverIDs(all))
+					}
+					w.remove(cloud, svc)
+					if lb := w.theLoadBalancer(); lb.Labels["made-by"] != "terraform" || lb.Labels[plan.LabelServiceUID] != "" && followed {
+						t.Errorf("labels %v", lb.Labels)
+					}
+				})
+			}
+		}
+	}
 }

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	cloudapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
@@ -34,18 +32,28 @@ const (
 	LingerPoll = 4 * time.Second
 )
 
-// wait is that of a Service's targets that have to leave: how many there are, and since when not fewer.
+// wait counts a Service's targets that have to leave, and remembers since when they are not fewer. known are the servers of the nodes that
+// were chosen before; nil after a start, so that all seem to be new.
 type wait struct {
 	since   time.Time
 	targets int
+	known   []int64
 }
 
-// waited reports whether the Service's targets have waited long enough, and returns those for which they need not wait.
-func (l *Controller) waited(uid string) (lingerOver bool, refused map[int64]bool) {
+// waited sets in the input whether the Service's targets have waited long enough, and the servers that none waits for.
+func (l *Controller) waited(uid string, in *plan.Input) {
+	in.Doomed = map[int64]bool{}
+	nodes, _ := l.evidence.Listers()
+	for id, n := range nodeinfo.ByServer(nodes) {
+		if nodeinfo.IsDoomed(n) {
+			in.Doomed[id] = true
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w, waits := l.lingering[uid]
-	return waits && l.waiter.Clock.Since(w.since) >= maxLinger, l.refused[uid]
+	w := l.lingering[uid]
+	in.LingerOver = w.targets > 0 && l.waiter.Clock.Since(w.since) >= maxLinger
+	in.Known, in.Refused = w.known, l.refused[uid]
 }
 
 // noteRefused remembers the servers that the API has refused as targets, by the error of the operations.
@@ -59,64 +67,6 @@ func (l *Controller) noteRefused(ctx context.Context, uid string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refused[uid] = refused
-}
-
-// noteLingering remembers since when targets wait, and has the comparison look again. It reports an error if one cannot go on even
-// now, because no other target is healthy.
-func (s *serviceSync) noteLingering(planned *plan.LoadBalancer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w, waits := s.lingering[planned.UID]
-	switch n := len(planned.Lingering) + len(planned.Waiting); {
-	case n == 0:
-		delete(s.lingering, planned.UID)
-		return
-	case !waits:
-		s.tellWaiting(planned)
-		fallthrough
-	case n < w.targets:
-		s.lingering[planned.UID] = wait{s.waiter.Clock.Now(), n}
-	case s.in.LingerOver:
-		s.failWaiting(planned)
-		return
-	}
-	select {
-	case s.Waits <- struct{}{}:
-	default: // a look is due already
-	}
-}
-
-// tellWaiting says what targets wait for.
-func (s *serviceSync) tellWaiting(planned *plan.LoadBalancer) {
-	if len(planned.Lingering) > 0 {
-		s.events.Normal(s.svc, event.Pending,
-			"Targets leave when others are healthy in their place, or one after the other, each %v: servers %s", maxLinger,
-			names(planned.Lingering))
-	}
-	if len(planned.Waiting) > 0 {
-		s.events.Normal(s.svc, event.Pending, "Targets change between public and private addresses in turns, each when the others are "+
-			"healthy: servers %s", names(planned.Waiting))
-	}
-}
-
-// failWaiting says why targets still wait.
-func (s *serviceSync) failWaiting(planned *plan.LoadBalancer) {
-	if len(planned.Lingering) > 0 {
-		s.failed(fmt.Errorf("server %s stays a target although its node is not chosen: no other target is healthy; check the pods of the "+
-			"Service and its other nodes", names(planned.Lingering)))
-	}
-	if len(planned.Waiting) > 0 {
-		s.failed(fmt.Errorf("servers %s keep their kind of address: no other target is healthy with the one that the Service asks for; "+
-			"check whether the nodes serve there, or change use-private-ip back", names(planned.Waiting)))
-	}
-}
-
-func names(targets []plan.Target) string {
-	var servers []string
-	for _, t := range targets {
-		servers = append(servers, strconv.FormatInt(t.ServerID, 10))
-	}
-	return plan.Abbreviate(servers)
 }
 
 // checkNode returns an error if the operation removes a target with a Node that has changed since the sync began: it may be chosen again.

@@ -23,14 +23,17 @@ func TestTargetsLeaveWhenOthersAreHealthy(t *testing.T) {
 		routes   bool // the new nodes have theirs
 		nodes    []int
 		at       map[time.Duration][]int // what the targets are at a time after the change
+		new      bool                    // targets 1 and 2 have not been checked yet
 	}{
-		"other nodes":  {nil, true, []int{3, 4}, map[time.Duration][]int{0: {1, 2, 3, 4}, 30 * time.Second: {3, 4}}},
-		"one stays":    {nil, true, []int{2, 3}, map[time.Duration][]int{0: {1, 2, 3}, 30 * time.Second: {2, 3}}},
-		"none follows": {nil, true, nil, map[time.Duration][]int{0: {}}},
+		"other nodes": {nil, true, []int{3, 4}, map[time.Duration][]int{0: {1, 2, 3, 4}, 30 * time.Second: {3, 4}}, false},
+		"one stays":   {nil, true, []int{2, 3}, map[time.Duration][]int{0: {1, 2, 3}, 30 * time.Second: {2, 3}}, false},
+		// A mistyped node-selector.
+		"none follows":          {nil, true, nil, map[time.Duration][]int{0: {1}, 61 * time.Second: {1}}, false},
+		"none follows new ones": {nil, true, nil, map[time.Duration][]int{0: {1, 2}, 61 * time.Second: {1}}, true},
 		"the new ones lack a route": {nil, false, []int{3, 4}, map[time.Duration][]int{0: {1, 2}, 50 * time.Second: {1, 2},
-			61 * time.Second: {2}}},
+			61 * time.Second: {2}}, false},
 		"public ones, which must not stay": {map[string]string{"use-private-ip": "true", "disable-public-network": "true"}, true, []int{3},
-			map[time.Duration][]int{0: {3}}},
+			map[time.Duration][]int{0: {3}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,22 +42,24 @@ func TestTargetsLeaveWhenOthersAreHealthy(t *testing.T) {
 			w.nodes = all[:2]
 			cloud, svc := w.provider(), newService("web", nil, 80)
 			w.ensure(cloud, svc)
-			w.clock.Step(time.Minute) // health checks
+			if !tc.new {
+				w.clock.Step(time.Minute) // health checks
+			}
 
 			annotate(svc, tc.settings)
 			w.nodes = nil
 			for _, n := range tc.nodes {
 				w.nodes = append(w.nodes, all[n-1])
 				if !tc.routes {
-					all[n-1].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
-						Reason: "NoRouteCreated", LastTransitionTime: metav1.Now()}}
+					lackRoute(all[n-1])
 				}
 			}
 			ids := serverIDs(all)
 			for now := range time.Duration(62) {
 				now *= time.Second
 				_, err := w.tryEnsure(cloud, svc)
-				if stays := !tc.routes && now > 61*time.Second; (err != nil) != stays {
+				stays := !tc.routes && now > 61*time.Second || tc.nodes == nil && !tc.new && now >= time.Minute
+				if (err != nil) != stays {
 					t.Errorf("after %v: %v", now, err)
 				}
 				want, checked := tc.at[now]
@@ -70,6 +75,11 @@ func TestTargetsLeaveWhenOthersAreHealthy(t *testing.T) {
 			}
 		})
 	}
+}
+
+func lackRoute(n *corev1.Node) {
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
+		Reason: "NoRouteCreated", LastTransitionTime: metav1.Now()}}
 }
 
 // Nothing else has the service controller call again.
@@ -106,18 +116,13 @@ func TestAListOfNodesThatIsOldRemovesNoTarget(t *testing.T) {
 	w.lead(cloud, kube)
 	w.ensure(cloud, svc)
 	lbs, _ := cloud.LoadBalancer()
-	expect := func(targets int, message string) {
-		t.Helper()
-		if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, nil); !strings.Contains(fmt.Sprint(err), message) ||
-			len(w.theLoadBalancer().Targets) != targets {
-			t.Errorf("%d targets, want %d: %v", len(w.theLoadBalancer().Targets), targets, err)
-		}
+	update := func() error { return lbs.UpdateLoadBalancer(t.Context(), "", svc, w.nodes[:1]) }
+	if err := update(); !strings.Contains(fmt.Sprint(err), "begins again") || len(w.theLoadBalancer().Targets) != 2 {
+		t.Errorf("%d targets, want 2: %v", len(w.theLoadBalancer().Targets), err)
 	}
-	expect(2, "begins again")
-	changeNode(t, kube, w.nodes[0], exclude)
-	changeNode(t, kube, w.nodes[1], func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}} })
-	gomega.NewWithT(t).Eventually(func() error { return lbs.UpdateLoadBalancer(t.Context(), "", svc, nil) }).Should(gomega.Succeed())
-	expect(0, "nil")
+	changeNode(t, kube, w.nodes[1], exclude)
+	gomega.NewWithT(t).Eventually(update).Should(gomega.Succeed())
+	w.expectTargets(serverIDs(w.nodes[:1]))
 }
 
 // The service controller is not told that the cluster autoscaler no longer wants to delete a node.
@@ -231,6 +236,31 @@ func TestTheLastHealthyTargetStays(t *testing.T) {
 			w.ensure(cloud, svc)
 			if got := targetIDs(w.theLoadBalancer()); slices.Contains(got, ids[0]) || slices.Contains(got, ids[1]) {
 				t.Errorf("after the servers have gone: %v", got)
+			}
+		})
+	}
+}
+
+// A person excludes a node and reboots it. Another one is sick already, or has no route, and a third one serves.
+func TestNothingWaitsForANodeThatDoesNotServe(t *testing.T) {
+	t.Parallel()
+	for name, sick := range map[string]func(w *world){
+		"its server is off": func(w *world) { w.power(serverIDs(w.nodes)[2], false) },
+		"it has no route":   func(w *world) { lackRoute(w.nodes[2]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 3)
+			sick(w)
+			cloud, svc := w.provider(), newService("web", nil, 80)
+			w.ensure(cloud, svc)
+			w.clock.Step(time.Minute) // health checks
+
+			excluded := serverIDs(w.nodes)[0]
+			w.nodes = w.nodes[1:]
+			w.ensure(cloud, svc)
+			if got := targetIDs(w.theLoadBalancer()); slices.Contains(got, excluded) {
+				t.Errorf("server %d of an excluded node is still among the targets %v", excluded, got)
 			}
 		})
 	}

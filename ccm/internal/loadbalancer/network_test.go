@@ -69,6 +69,21 @@ func TestALoadBalancerStaysInItsNetworkUntilTheServersAreInTheOther(t *testing.T
 }
 
 // A server joins the network after its Node is there, as with a tool that attaches servers in a step of its own.
+// Its targets would go with the address that it had.
+func TestAnAdoptedLoadBalancerHasItsTargetsWithItsNewAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	w.create(hcloud.LoadBalancerCreateOpts{Name: "edge", Network: w.network})
+	svc := newService("web", map[string]string{"name": "edge", "private-ipv4": "10.0.0.77", "use-private-ip": "true"}, 80)
+	if _, err := w.tryEnsure(w.provider(), svc); err != nil {
+		t.Error(err)
+	}
+	lb := w.theLoadBalancer()
+	if len(lb.PrivateNet) != 1 || lb.PrivateNet[0].IP.String() != "10.0.0.77" || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
+		t.Errorf("networks %v, targets %v", lb.PrivateNet, targetIDs(lb))
+	}
+}
+
 func TestAServerThatJoinsTheNetworkLateIsATargetWithTheNextComparison(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string]map[string]string{

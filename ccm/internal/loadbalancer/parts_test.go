@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"path"
 	"slices"
@@ -269,12 +270,14 @@ func TestARefusedTargetHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		refused, before, after []int // indexes of nodes
+		off                    bool  // those before
 	}{
 		"a new load balancer":                     {refused: []int{0}, after: []int{0, 1, 2}},
 		"a new load balancer, all are refused":    {refused: []int{0, 1}, after: []int{0, 1}},
 		"a node is excluded, others stay":         {refused: []int{3}, before: []int{0, 1, 2}, after: []int{1, 2, 3}},
 		"all nodes are replaced":                  {refused: []int{2}, before: []int{0, 1}, after: []int{2, 3, 4}},
 		"all nodes are replaced by a refused one": {refused: []int{2}, before: []int{0, 1}, after: []int{2}},
+		"all were off, and are replaced by one":   {refused: []int{2}, before: []int{0, 1}, after: []int{2}, off: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -290,11 +293,17 @@ func TestARefusedTargetHoldsUpNoOther(t *testing.T) {
 				w.nodes = chosen(test.before)
 				w.ensure(cloud, svc)
 			}
+			for _, id := range serverIDs(chosen(test.before)) {
+				if test.off {
+					_, _, err := w.api.Server.Poweroff(t.Context(), &hcloud.Server{ID: id})
+					w.must(err)
+				}
+			}
 			w.nodes = chosen(test.after)
 			w.refuseServers(serverIDs(chosen(test.refused))...)
 			isRefused := func(i int) bool { return slices.Contains(test.refused, i) }
 			want := serverIDs(chosen(slices.DeleteFunc(slices.Clone(test.after), isRefused)))
-			if len(want) == 0 && test.before != nil {
+			if len(want) == 0 && test.before != nil && !test.off {
 				want = serverIDs(chosen(test.before[:1])) // the last one that serves stays
 			}
 			w.expectError(cloud, svc, fmt.Sprintf("add_target server %d", serverIDs(chosen(test.refused))[0]), "unsupported_error")
@@ -353,4 +362,56 @@ func TestARefusedTargetAndTooManyPortsLeaveWhatThereIsRoomFor(t *testing.T) {
 	if n := len(w.theLoadBalancer().Services); n != 5 {
 		t.Errorf("%d ports", n)
 	}
+}
+
+// The public interface can stay for many reasons, and the Service asks not to be reachable.
+func TestAPrivateServiceHasNoOpenPort(t *testing.T) {
+	t.Parallel()
+	private := map[string]string{"disable-public-network": "true"}
+	t.Run("a person's target holds the interface", func(t *testing.T) {
+		t.Parallel()
+		w, cloud, svc := newServingWorld(t, "instant", 2, nil, 80, 443)
+		ip := net.IPv4(203, 0, 113, 7)
+		_, _, err := w.api.LoadBalancer.AddIPTarget(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerAddIPTargetOpts{IP: ip})
+		w.must(err)
+		annotate(svc, private)
+		for _, ports := range [][]int{{80, 443}, nil, nil} { // after a minute
+			w.expectError(cloud, svc, "disable_public_interface")
+			w.expectPorts(svc, ports...)
+			w.clock.Step(time.Minute)
+		}
+		_, _, err = w.api.LoadBalancer.RemoveIPTarget(t.Context(), w.theLoadBalancer(), ip)
+		w.must(err)
+		w.ensure(cloud, svc)
+		w.expectPorts(svc, 80, 443)
+	})
+	t.Run("the CCM has no network", func(t *testing.T) {
+		t.Parallel()
+		w, _, svc := newServingWorld(t, "instant", 2, nil, 80)
+		annotate(svc, private)
+		cloud := w.provider(func(c *ccm.Config) { c.Network, c.RoutesEnabled = "", false })
+		w.expectError(cloud, svc, "needs a private network")
+		w.clock.Step(time.Minute)
+		w.expectError(cloud, svc, "needs a private network")
+		w.expectPorts(svc)
+		w.ensure(w.provider(), svc)
+		w.expectPorts(svc, 80)
+	})
+	t.Run("the owner is public", func(t *testing.T) {
+		t.Parallel()
+		w := newSharingWorld(t, "instant", 1)
+		first, second := newService("first", share, 80), newService("second", share, 443)
+		w.ensure(w.provider(), first)
+		w.ensure(w.provider(), second)
+		annotate(second, private)
+		cloud := w.provider()
+		w.expectError(cloud, second, "differs from load balancer")
+		w.clock.Step(time.Minute)
+		w.expectError(cloud, second, "differs from load balancer")
+		w.expectPorts(first, 80)
+		annotate(first, private)
+		w.ensure(w.provider(), first)
+		w.ensure(w.provider(), second)
+		w.expectPorts(first, 80, 443)
+	})
 }

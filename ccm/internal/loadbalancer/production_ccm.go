@@ -31,11 +31,20 @@ func (l *Controller) findElsewhere(ctx context.Context, svc *corev1.Service, oth
 	if err := l.ofAnotherCluster(svc, others); err != nil {
 		return nil, err
 	}
-	lb, err := l.inherited(ctx, svc)
-	if lb == nil || err != nil {
+	planned := l.named(svc)
+	switch lb, err := l.inherited(ctx, svc); {
+	case err != nil:
 		return nil, err
+	case lb != nil:
+		return l.inherit(ctx, svc, lb)
+	case planned == nil:
+		return nil, nil //nolint:nilnil // documented
 	}
-	return l.inherit(ctx, svc, lb)
+	// Its address proves that it is the Service's, and not one of that name in another project.
+	if lb, err := l.candidate(ctx, planned); err != nil || lb == nil || !plan.ShowsPublicAddressOf(svc, lb) {
+		return nil, nil //nolint:nilerr,nilnil // the caller goes on, and reports it or the doubt about it
+	}
+	return l.adopt(ctx, svc, planned)
 }
 
 // ofAnotherCluster returns an error if the Service may show one of others: they have its label and belong to other clusters. If that is a
@@ -78,12 +87,18 @@ func (l *Controller) inherited(ctx context.Context, svc *corev1.Service) (*hclou
 	return nil, l.several(svc, lbs)
 }
 
-// inherit sets our ownership labels on a load balancer of the production CCM.
+// inherit sets our ownership labels on a load balancer of the production CCM. It adopts one that the Service names: that may be a person's
+// or Terraform's, and have lost our labels.
 func (l *Controller) inherit(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
-	uid := string(svc.UID)
+	uid, planned := string(svc.UID), l.named(svc)
+	named := planned != nil && (adopts(planned.Adopt, lb) || planned.Adopt == "" && planned.Name == lb.Name)
 	updated, err := l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
 		r := plan.RecordOf(now)
-		r.Own(uid, nil, l.own.Marks(uid))
+		if named {
+			r.Adopt(planned, plan.ServerTargets(now), l.clusterServers(planned))
+		} else {
+			r.Own(uid, nil, l.own.Marks(uid))
+		}
 		return r, nil
 	})
 	if err != nil {
@@ -101,10 +116,13 @@ func (l *Controller) endInherited(ctx context.Context, svc *corev1.Service, lb *
 	if err != nil {
 		return err
 	}
-	if plan.Retains(&settings, lb) {
-		if lb, err = l.inherit(ctx, svc, lb); err == nil {
-			err = l.retain(ctx, svc, lb)
+	if plan.Retains(&settings, lb) || l.named(svc) != nil {
+		if lb, err = l.inherit(ctx, svc, lb); err != nil {
+			return err
 		}
+	}
+	if plan.Retains(&settings, lb) {
+		err = l.retain(ctx, svc, lb)
 	} else {
 		err = l.delete(ctx, svc, &settings, lb)
 	}

@@ -110,6 +110,32 @@ func TestTheResyncRepairsLoadBalancers(t *testing.T) {
 	w.expectEvent("Normal CloudLoadBalancerRepaired")
 }
 
+func TestAServiceThatBecameInternalSaysNothingOfItsLoadBalancer(t *testing.T) {
+	t.Parallel()
+	w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
+	_, kube := w.resyncOf(cloud, svc)
+	controllerOf(cloud).Kube = kube
+	svc.Spec.Type = corev1.ServiceTypeClusterIP
+	_, err := kube.CoreV1().Services("default").Update(t.Context(), svc, metav1.UpdateOptions{})
+	w.must(err)
+	w.must(tryRemove(t.Context(), cloud, svc))
+	for _, finalizers := range [][]string{svc.Finalizers, nil} { // the second time, the service controller is done
+		now, err := kube.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
+		if w.must(err); len(now.Status.Conditions) != 1 {
+			t.Fatalf("conditions %+v", now.Status.Conditions)
+		}
+		now.Finalizers = finalizers
+		_, err = kube.CoreV1().Services("default").Update(t.Context(), now, metav1.UpdateOptions{})
+		w.must(err)
+		nodes, services := listers(now)
+		w.newComparison(cloud, kube, nodes, services).SyncLoadBalancers(t.Context())
+	}
+	if now, err := kube.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{}); err != nil ||
+		len(now.Status.Conditions) != 0 {
+		t.Errorf("conditions %+v, %v", now.Status.Conditions, err)
+	}
+}
+
 func TestLockedLoadBalancersDelayNoRoute(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)

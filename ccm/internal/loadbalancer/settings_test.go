@@ -3,6 +3,7 @@ package loadbalancer_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"path"
@@ -326,15 +327,16 @@ func TestAPrivateAddressThatCannotBeHad(t *testing.T) {
 			t.Run(name+", "+when, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, "realistic", 2)
-				if ip := tc.setting["private-ipv4"]; ip == "NODE" {
-					tc.setting = map[string]string{"private-ipv4": w.privateIP(0)}
+				setting := maps.Clone(tc.setting)
+				if setting["private-ipv4"] == "NODE" {
+					setting["private-ipv4"] = w.privateIP(0)
 				}
 				svc := newService("web", map[string]string{"disable-public-network": "true", "private-ipv4": "10.0.200.1"}, 80)
 				cloud := w.provider()
 				if when == "existing" {
 					w.ensure(cloud, svc)
 				}
-				for k, v := range tc.setting {
+				for k, v := range setting {
 					annotate(svc, map[string]string{k: v})
 					if v == "" {
 						delete(svc.Annotations, plan.AnnotationPrefix+k)

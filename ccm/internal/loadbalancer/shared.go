@@ -91,7 +91,7 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 	if err := l.mayNotJoin(svc, lb); err != nil {
 		return nil, l.refuse(svc, event.NotAdoptable, "%v", err)
 	}
-	if _, _, mistakes := plan.WithSharedSettings(svc, lb, l.defaults); len(mistakes) > 0 {
+	if _, mistakes := plan.WithSharedSettings(svc, lb, l.defaults); len(mistakes) > 0 {
 		return nil, plan.InvalidSettings(mistakes...)
 	}
 	if planned.Public != lb.PublicNet.Enabled {

@@ -62,9 +62,22 @@ func deletionBegun(svc *corev1.Service) (id int64, begun bool) {
 func (l *Controller) writeCondition(svc *corev1.Service, condition metav1.Condition) {
 	updated := svc.DeepCopy()
 	condition.LastTransitionTime = metav1.NewTime(l.waiter.Clock.Now())
-	if !meta.SetStatusCondition(&updated.Status.Conditions, condition) {
+	if meta.SetStatusCondition(&updated.Status.Conditions, condition) {
+		l.patchConditions(svc, updated)
+	}
+}
+
+// EndCondition removes the condition of a Service that no longer has anything to do with load balancers.
+func (l *Controller) EndCondition(svc *corev1.Service) {
+	updated := svc.DeepCopy()
+	if l.Kube == nil || plan.WantsLoadBalancer(svc) || svc.DeletionTimestamp != nil || servicehelpers.HasLBFinalizer(svc) ||
+		!meta.RemoveStatusCondition(&updated.Status.Conditions, ConditionReady) {
 		return
 	}
+	l.patchConditions(svc, updated)
+}
+
+func (l *Controller) patchConditions(svc, updated *corev1.Service) {
 	if _, err := servicehelpers.PatchService(l.Kube.CoreV1(), svc, updated); err != nil && !apierrors.IsNotFound(err) {
 		klog.ErrorS(err, "Could not write the condition of a Service; will try again", "service", klog.KObj(svc))
 	}

@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	cloudapi "k8s.io/cloud-provider/api"
-	"k8s.io/klog/v2"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
@@ -87,7 +83,7 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 		return errors.New("the load balancer of the Service does not exist")
 	}
 	s.in = plan.Input{Own: s.own, Nodes: nodes}
-	s.in.LingerOver, s.in.Refused = s.waited(string(s.svc.UID))
+	s.waited(string(s.svc.UID), &s.in)
 	s.readSettings(lb)
 	if lb != nil && !plan.IsGuest(lb, string(s.svc.UID)) {
 		lb, err = s.evict(ctx, lb)
@@ -114,11 +110,12 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 	s.result.Waits = len(planned.Outside) > 0
 	s.warn(ctx, lb, planned, notes)
 	lb = s.reconcileAll(ctx, planned, lb)
+	s.closeExposed(ctx, lb)
 	err = apicall.JoinErrors(s.errs)
 	if errors.Is(err, plan.ErrNotOwner) {
 		return err
 	}
-	if findPart(err, plan.Part.IsPort) == nil {
+	if findOp(err, func(op plan.Op) bool { return op.Part.IsPort() }) == nil {
 		s.failed(s.deleteCertificates(ctx, s.obsolete))
 	}
 	if planned.Guest && len(planned.Services) == 0 {
@@ -130,220 +127,4 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 	}
 	s.setStatus(lb)
 	return apicall.JoinErrors(s.errs)
-}
-
-// readSettings reads the settings of the Service on the load balancer. Without one, lb is nil.
-func (s *serviceSync) readSettings(lb *hcloud.LoadBalancer) {
-	var contradictions []error
-	s.svc, s.in.SettingsOf, contradictions = plan.WithSharedSettings(s.asked, lb, s.defaults)
-	settings, unknown, mistakes := plan.ParseAnnotations(s.svc.Annotations, s.defaults)
-	mistakes = append(mistakes, plan.CheckService(s.svc, &settings, s.network.Configured())...)
-	s.in.Service, s.in.Settings, s.in.Wrong, s.unknown = s.svc, &settings, map[string]bool{}, unknown
-	s.failed(plan.InvalidSettings(mistakes...))
-	if len(contradictions) > 0 { // the others decide, so that nothing is wrong with the settings that apply
-		s.errs = append(s.errs, plan.InvalidSettings(contradictions...))
-	}
-	for _, m := range contradictions {
-		// A Service that wants to be private gets no further ports that are public.
-		if a, ok := errors.AsType[plan.AnnotationError](m); ok && a.Setting() == "disable-public-network" {
-			s.in.Wrong[a.Setting()] = true
-		}
-	}
-}
-
-// failed notes an error of a part, and that the load balancer keeps what it has for these settings.
-func (s *serviceSync) failed(err error, settings ...string) {
-	if err == nil {
-		return
-	}
-	s.errs = append(s.errs, err)
-	for _, name := range settings {
-		s.in.Wrong[name] = true
-	}
-	for _, e := range apicall.EachError(err) {
-		var invalid plan.SettingsError
-		if !errors.As(e, &invalid) {
-			continue
-		}
-		for _, mistake := range invalid.Mistakes {
-			if a, ok := errors.AsType[plan.AnnotationError](mistake); ok {
-				s.in.Wrong[a.Setting()], s.in.Wrong[a.With] = true, true
-			}
-		}
-	}
-}
-
-// reconcileAll sends the difference between plan and lb, and returns the resulting load balancer. If the
-// API refuses the planned type, the load balancer gets what there is room for without it.
-func (s *serviceSync) reconcileAll(ctx context.Context, planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
-	lb, ops, err := s.reconcile(ctx, planned, lb)
-	s.result.Ops = ops
-	refused := findPart(err, func(p plan.Part) bool { return p == plan.PartType })
-	if refused == nil || endsSync(ctx, err) {
-		s.failed(err)
-		return lb
-	}
-	s.failed(refused, "type")
-	now, err := s.get(ctx, lb.ID)
-	if err != nil {
-		s.failed(err)
-		return lb
-	}
-	s.in.Current, s.in.Limits = now, now.LoadBalancerType
-	planned, _ = plan.Compute(s.in)
-	lb, ops, err = s.reconcile(ctx, planned, now)
-	s.result.Ops = append(s.result.Ops, ops...)
-	s.failed(err)
-	return lb
-}
-
-// findPart returns the error of a part, or nil.
-func findPart(err error, match func(plan.Part) bool) error {
-	for _, e := range apicall.EachError(err) {
-		if part, ok := errors.AsType[*partError](e); ok && match(part.op.Part) {
-			return part
-		}
-	}
-	return nil
-}
-
-// setStatus sets what the Service shows. The settings may hide all addresses. If one of these settings is
-// wrong, the Service keeps what it shows.
-func (s *serviceSync) setStatus(lb *hcloud.LoadBalancer) {
-	for name := range s.in.Wrong {
-		general, _, _ := strings.Cut(name, ".")
-		if slices.Contains([]string{"hostname", "ipv6-disabled", "disable-private-ingress", "uses-proxyprotocol"}, general) {
-			return
-		}
-	}
-	status := plan.Ingress(lb, s.in.Settings)
-	hidden := s.in.Settings.DisablePrivateIngress && !lb.PublicNet.Enabled
-	switch {
-	case len(status.Ingress) > 0 || hidden:
-		s.result.Status = status
-	case len(s.errs) == 0:
-		s.failed(fmt.Errorf("load balancer %d (%s) has no address yet for the Service's status", lb.ID, lb.Name))
-	}
-}
-
-// warnInvalid reports invalid settings.
-func (s *serviceSync) warnInvalid(invalid plan.SettingsError) {
-	if s.opts.Quiet {
-		return
-	}
-	effect := "no load balancer is created until this is corrected"
-	if s.in.Current != nil {
-		effect = "the load balancer keeps what it has for this"
-	}
-	for _, mistake := range invalid.Mistakes {
-		s.events.Warning(s.svc, event.InvalidSettings, "%v; %s", mistake, effect)
-	}
-}
-
-// warn records warnings that do not stop the sync.
-func (s *serviceSync) warn(ctx context.Context, lb *hcloud.LoadBalancer, planned *plan.LoadBalancer, notes []plan.Note) {
-	if s.opts.Quiet {
-		return
-	}
-	if len(s.unknown) > 0 {
-		s.events.Warning(s.svc, event.UnknownAnnotation, "Ignored unknown annotations: %s", strings.Join(s.unknown, ", "))
-	}
-	for _, text := range plan.Unsupported(s.svc) {
-		s.events.Seldom(s.svc, event.IgnoredSetting, "%s", text)
-	}
-	for _, n := range notes {
-		s.events.Warning(s.svc, n.Reason, "%s", n.Text)
-	}
-	if len(planned.Excess) > 0 {
-		types, err := s.types.Get(ctx)
-		if err != nil {
-			klog.ErrorS(err, "Could not find a larger load balancer type", "service", klog.KObj(s.svc))
-		}
-		s.events.Warning(s.svc, event.TypeLimit, "%s", plan.ExcessText(s.in.Limits.Name, planned.Excess, types))
-	}
-	s.warnImmutable(s.svc, lb, planned)
-	s.warnFixed(ctx, lb)
-}
-
-func (l *Controller) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalancer, plan *plan.LoadBalancer) {
-	if lb.Location == nil {
-		return
-	}
-	if plan.Location != "" && plan.Location != lb.Location.Name {
-		l.events.Warning(svc, event.Immutable,
-			"Load balancer %d is in location %s and cannot move to %s: delete and create the Service to move it", lb.ID, lb.Location.Name,
-			plan.Location)
-	}
-	if plan.NetworkZone != "" && plan.NetworkZone != string(lb.Location.NetworkZone) {
-		l.events.Warning(svc, event.Immutable,
-			"Load balancer %d is in network zone %s and cannot move to %s: delete and create the Service to move it", lb.ID,
-			lb.Location.NetworkZone, plan.NetworkZone)
-	}
-}
-
-// warnFixed reports annotations that name another address or load balancer than the Service has. Both are
-// for its whole life.
-func (s *serviceSync) warnFixed(ctx context.Context, lb *hcloud.LoadBalancer) {
-	settings := s.in.Settings
-	if want := settings.Adopt; want != "" && want != lb.Name && want != strconv.FormatInt(lb.ID, 10) && !plan.IsLent(lb) {
-		s.events.Warning(s.svc, event.IgnoredSetting,
-			"Ignored %sadopt: %q: the Service has load balancer %d (%s) already; delete and create the Service to change it",
-			plan.AnnotationPrefix, want, lb.ID, lb.Name)
-	}
-	for _, a := range []struct {
-		name, want string
-		has        int64
-		ip         fmt.Stringer
-	}{
-		{"primary-ipv4", settings.PrimaryIPv4, lb.PublicNet.IPv4.ID, lb.PublicNet.IPv4.IP},
-		{"primary-ipv6", settings.PrimaryIPv6, lb.PublicNet.IPv6.ID, lb.PublicNet.IPv6.IP},
-	} {
-		if a.want == "" || a.has != 0 && a.want == strconv.FormatInt(a.has, 10) {
-			continue
-		}
-		all, err := s.primaryIPs.Get(ctx) // hardly ever fetched: no decision needs it to be new
-		if err != nil {
-			continue
-		}
-		if ip := plan.FindPrimaryIP(all, a.want); ip == nil || ip.ID != a.has {
-			s.events.Warning(s.svc, event.AddressImmutable,
-				"Ignored %s: %q: load balancer %d has the address %s for its whole life; delete and create the Service to change it",
-				s.sourceOf(s.svc, a.name), a.want, lb.ID, a.ip)
-		}
-	}
-}
-
-// reconcile sends the difference between plan and lb, and returns the resulting load balancer and the
-// operations that succeeded, even with an error.
-func (s *serviceSync) reconcile(ctx context.Context, planned *plan.LoadBalancer,
-	lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, []plan.Op, error) {
-	ops := plan.Diff(planned, lb)
-	if !planned.Guest {
-		ops = plan.GiveFirst(ops, lb, planned.UID, s.in.Refused)
-	}
-	if len(ops) == 0 {
-		return lb, nil, nil
-	}
-	if planned.Guest || len(plan.GuestsOf(lb)) > 0 {
-		unlock, err := s.sharing.Lock(ctx, strconv.FormatInt(lb.ID, 10))
-		if err != nil {
-			return lb, nil, err
-		}
-		defer unlock()
-	}
-	klog.InfoS("Updating load balancer", "service", klog.KObj(s.svc), "loadBalancer", lb.ID, "operations", plan.DescribeOps(ops, len(ops)))
-	defer s.store.Written(planned.UID)
-	done, err := s.applyOps(ctx, lb, ops, s.checkNode)
-	s.noteRefused(ctx, planned.UID, err)
-	if len(done) > 0 {
-		s.events.Normal(s.svc, event.Updated, "Updated load balancer %d: %s", lb.ID, plan.DescribeOps(done, 6))
-	}
-	if endsAll := err != nil && endsSync(ctx, err); endsAll || !slices.ContainsFunc(ops, plan.ChangesAddresses) {
-		return lb, done, err
-	}
-	now, getErr := s.get(ctx, lb.ID)
-	if getErr != nil {
-		return lb, done, errors.Join(err, getErr)
-	}
-	return now, done, err
 }

@@ -260,11 +260,20 @@ func (w *world) expectStays(cloud *ccm.Cloud, svc *corev1.Service) {
 
 func tryRemove(ctx context.Context, cloud *ccm.Cloud, svc *corev1.Service) error {
 	lbs, _ := cloud.LoadBalancer()
+	svc = doomed(svc)
 	_, exists, err := lbs.GetLoadBalancer(ctx, "kubernetes", svc)
 	if err != nil || !exists {
 		return err
 	}
 	return lbs.EnsureLoadBalancerDeleted(ctx, "kubernetes", svc)
+}
+
+// doomed returns a Service as the service controller has it that deletes its load balancer.
+func doomed(svc *corev1.Service) *corev1.Service {
+	if svc = svc.DeepCopy(); plan.WantsLoadBalancer(svc) {
+		svc.DeletionTimestamp = new(metav1.Now())
+	}
+	return svc
 }
 
 // loadBalancers returns all load balancers of the project.

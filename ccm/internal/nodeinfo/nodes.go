@@ -54,8 +54,20 @@ const taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 // MayServe reports whether the service controller passes the Node to the provider: neither its label nor the cluster autoscaler excludes
 // it, and it is not being deleted.
 func MayServe(node *corev1.Node) bool {
-	leaves := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintToBeDeleted })
-	return !isExcluded(node) && !leaves && node.DeletionTimestamp.IsZero()
+	return !isExcluded(node) && !isLeaving(node)
+}
+
+func isLeaving(node *corev1.Node) bool {
+	return !node.DeletionTimestamp.IsZero() ||
+		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintToBeDeleted })
+}
+
+// Drained is the value with which the machine controller excludes a Node that it drains. One that a person excludes may come back.
+const Drained = "drained"
+
+// IsDoomed reports whether the Node is about to end: it is being deleted, or the cluster autoscaler or the machine controller says so.
+func IsDoomed(node *corev1.Node) bool {
+	return isLeaving(node) || node.Labels[corev1.LabelNodeExcludeBalancers] == Drained
 }
 
 // List returns all known nodes, or none before the informers exist.

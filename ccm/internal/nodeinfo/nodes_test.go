@@ -24,9 +24,14 @@ func TestNodesThatLoadBalancersMayHave(t *testing.T) {
 			t.Errorf("%v may not serve", n)
 		}
 	}
-	for _, n := range append(excluded, leaving, deleted) {
-		if nodeinfo.MayServe(n) {
-			t.Errorf("%v may serve", n)
+	for _, n := range excluded {
+		if n.Spec.Unschedulable = true; nodeinfo.MayServe(n) || nodeinfo.IsDoomed(n) { // a person may want it back
+			t.Errorf("%v may serve, or ends", n)
+		}
+	}
+	for _, n := range []*corev1.Node{leaving, deleted, label(nodeinfo.Drained)} {
+		if nodeinfo.MayServe(n) || !nodeinfo.IsDoomed(n) {
+			t.Errorf("%v may serve, or does not end", n)
 		}
 	}
 }

@@ -129,13 +129,15 @@ func matching(ok func(string) bool) func(string) (string, error) {
 }
 
 var (
-	apiNamePattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`) // a number would be an ID
+	apiNamePattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)    // a number would be an ID
+	typePattern       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`) // or an ID
 	cookiePattern     = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 	statusCodePattern = regexp.MustCompile(`^[0-9?*]{1,3}$`)
 	pathPattern       = regexp.MustCompile(`^/[!-~]*$`)
 	hostHeaderPattern = regexp.MustCompile(`^[^\s%\\]+$`)
 
 	parseAPIName    = matching(apiNamePattern.MatchString)
+	parseType       = matching(typePattern.MatchString)
 	parseCookieName = matching(cookiePattern.MatchString)
 	parseStatusCode = matching(statusCodePattern.MatchString)
 	parsePath       = matching(pathPattern.MatchString)

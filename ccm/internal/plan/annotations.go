@@ -62,7 +62,7 @@ var Annotations = []annotation{
 		Doc: "Services with this annotation and the same `name` share one load balancer. The first one owns it and decides about all " +
 			"settings and targets; each of the others has its ports and the settings of these, and no annotation that contradicts the " +
 			"owner's. A port belongs to the Service that had it first: an event says which one. When the owner is deleted, the load " +
-			"balancer passes to another Service and keeps its settings, until that one has the same and changes them; with the last " +
+			"balancer passes to another Service and keeps its settings, except those that this one has annotations for; with the last " +
 			"Service it is deleted. `disable-public-network` must be the same for all. All are in one namespace, unless the owner has " +
 			"`shared-namespaces`. A Service that shares a load balancer stays on it until the Service is deleted.",
 		Set: into(func(s *Settings) *bool { return &s.Shared }, parseBool)},
@@ -94,10 +94,10 @@ var Annotations = []annotation{
 		Doc:     "Network zone in which Hetzner chooses the location of a new load balancer. It cannot change later.",
 		Set:     into(func(s *Settings) *string { return &s.NetworkZone }, orEmpty(parseAPIName))},
 	{Name: "type", Env: "HCLOUD_LOAD_BALANCERS_TYPE", Default: DefaultLoadBalancerType,
-		Allowed: "the name of a load balancer type, for example lb11",
+		Allowed: "the name or ID of a load balancer type, for example lb11",
 		Doc: "Type of the load balancer. A change applies to the existing load balancer. The default and the variable apply only to " +
 			"new load balancers: without the annotation an existing load balancer keeps its type.",
-		Set: into(func(s *Settings) *string { return &s.Type }, parseAPIName)},
+		Set: into(func(s *Settings) *string { return &s.Type }, parseType)},
 	{Name: "algorithm-type", Env: "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", Default: "round_robin",
 		Allowed: "round_robin or least_connections",
 		Doc: "How the load balancer distributes connections to targets. The default applies only to new load balancers: if neither " +
@@ -324,6 +324,25 @@ func ParseAnnotations(set map[string]string, defaults map[string]string) (s Sett
 		}
 	}
 	return s, unknown, mistakes
+}
+
+// Suggestion returns a question for the annotation that an unknown one may be meant to be, or "".
+func Suggestion(key string) string {
+	unknown, _, _ := strings.Cut(strings.TrimPrefix(key, AnnotationPrefix), ".")
+	best, most := "", len(unknown)/2
+	for _, a := range Annotations {
+		n, shorter := 0, min(len(unknown), len(a.Name)) // the length of their common beginning and end
+		for n < shorter && unknown[n] == a.Name[n] {
+			n++
+		}
+		for end := 1; n < shorter && unknown[len(unknown)-end] == a.Name[len(a.Name)-end]; end++ {
+			n++
+		}
+		if n > most {
+			best, most = fmt.Sprintf(" (is it %s?)", a.Name), n
+		}
+	}
+	return best
 }
 
 // portSetting returns the name of the annotation that sets an annotation for one port: protocol.443. The

@@ -16,7 +16,7 @@ var annotationValues = map[string]struct{ good, bad []string }{
 		[]string{"a b", "under_score.example.org", "203.0.113.9", "2001:db8::1"}},
 	"location":                {[]string{"", "fsn1"}, []string{"fsn 1"}},
 	"network-zone":            {[]string{"", "eu-central"}, []string{"eu/central"}},
-	"type":                    {[]string{"lb11", "lb31"}, []string{"", "lb 11"}},
+	"type":                    {[]string{"lb11", "lb31", "1"}, []string{"", "lb 11", "-1"}},
 	"algorithm-type":          {[]string{"round_robin", "ROUND_ROBIN", "least_connections"}, []string{"", "random"}},
 	"ipv4-rdns":               {[]string{"lb.example.org"}, []string{"", "-"}},
 	"ipv6-rdns":               {[]string{"lb.example.org"}, []string{"", "-"}},
@@ -167,6 +167,19 @@ func TestUnknownAnnotationsAreReported(t *testing.T) {
 	}, nil)
 	if len(mistakes) > 0 || !slices.Equal(unknown, []string{AnnotationPrefix + "locaton"}) {
 		t.Errorf("got %v, %v", unknown, mistakes)
+	}
+}
+
+// People write these (of 226 public manifests).
+func TestAnUnknownAnnotationHasASuggestion(t *testing.T) {
+	t.Parallel()
+	for unknown, want := range map[string]string{
+		"http-redirect-https": " (is it http-redirect-http?)", "algorithm": " (is it algorithm-type?)", "network": " (is it network-zone?)",
+		"ipv6-enabled": " (is it ipv6-disabled?)", "protocols.443": " (is it protocol?)", "weight": "", "": "",
+	} {
+		if got := Suggestion(AnnotationPrefix + unknown); got != want {
+			t.Errorf("%s: %q, want %q", unknown, got, want)
+		}
 	}
 }
 

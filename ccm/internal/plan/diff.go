@@ -73,7 +73,7 @@ type Op struct {
 	// operation of such a part has failed.
 	Needs []Part
 	// After and Least are about the removal of a target: so many targets must have been added before, less those that the API refuses,
-	// but at least Least.
+	// but at least Least. That is -1 for a target that does not serve.
 	After, Least int
 	// Undo is sent after an error, because a failed operation may have taken effect: the part must serve traffic as before, or
 	// as planned.
@@ -86,7 +86,7 @@ type Op struct {
 	Type      string
 	Algorithm hcloud.LoadBalancerAlgorithmType
 	NetworkID int64
-	IP        netip.Addr   // attach_to_network; change_dns_ptr; add_target over IPv6
+	IP        netip.Addr   // attach_to_network; change_dns_ptr; add_target and remove_target over IPv6
 	IPRange   netip.Prefix // attach_to_network
 	Target    Target
 	Service   hcloud.LoadBalancerService // add_service, update_service

@@ -64,8 +64,8 @@ func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
 		case private && detaches && !public:
 			first.removes = append(first.removes, removeTarget(Target{want.ServerID, private}))
 			then.adds = append(then.adds, d.addTarget(want))
-		case private != want.Private:
-			changes.swaps = append(changes.swaps, d.swapTarget(want)...)
+		case private != want.Private || !private && d.plan.Former[want.ServerID].IsValid():
+			changes.swaps = append(changes.swaps, d.swapTarget(want, private)...)
 			kept++
 		default:
 			kept++
@@ -76,7 +76,11 @@ func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
 		if detaches && current[id] {
 			when = &first
 		}
-		when.removes = append(when.removes, removeTarget(Target{id, current[id]}))
+		op := removeTarget(Target{id, current[id]})
+		if d.isDead(id) {
+			op.Least = -1
+		}
+		when.removes = append(when.removes, op)
 	}
 	if hides(d.plan, d.lb) && len(then.removes) == 0 {
 		hidden = then.hideFirst()
@@ -86,17 +90,27 @@ func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
 	return before, ops, hidden
 }
 
+// isDead reports whether a server is a target that fails all its checks: nothing is lost with it.
+func (d *difference) isDead(server int64) bool {
+	i := slices.IndexFunc(d.lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return serverOf(t) == server })
+	health := d.lb.Targets[i].HealthStatus
+	return len(health) > 0 && !slices.ContainsFunc(health, func(h hcloud.LoadBalancerTargetHealthStatus) bool {
+		return h.Status != hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy
+	})
+}
+
 func removeTarget(t Target) Op {
 	return Op{Kind: OpRemoveTarget, Part: partServer(t.ServerID), Target: t}
 }
 
-// swapTarget returns the operations that change a target between its public and its private address.
-func (d *difference) swapTarget(want Target) []Op {
-	old := Target{want.ServerID, !want.Private}
+// swapTarget returns the operations that change a target between its public and its private address, or to another IPv6 address.
+func (d *difference) swapTarget(want Target, private bool) []Op {
+	old := Target{want.ServerID, private}
 	remove, add := removeTarget(old), d.addTarget(want)
 	add.Undo = &Op{Kind: OpAddTarget, Part: add.Part, Target: old}
 	// A removal without an answer may have taken effect.
-	remove.Needs, remove.Undo = add.Needs, &Op{Kind: OpAddTarget, Part: add.Part, Target: want}
+	remove.IP, add.Undo.IP = d.plan.Former[want.ServerID], d.plan.Former[want.ServerID]
+	remove.Needs, remove.Undo = add.Needs, &Op{Kind: OpAddTarget, Part: add.Part, Target: want, IP: add.IP}
 	return []Op{remove, add}
 }
 
@@ -156,7 +170,7 @@ func (c targetChanges) interleave(count, limit, kept int) (ops []Op, left int) {
 	for removed := 0; len(c.removes) > 0; removed++ {
 		op := c.removes[0]
 		c.removes, count = c.removes[1:], count-1
-		if op.After = min(removed+1, added); kept == 0 {
+		if op.After = min(removed+1, added); kept == 0 && op.Least == 0 {
 			op.Least = min(1, added)
 		}
 		ops = append(ops, op)

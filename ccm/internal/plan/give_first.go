@@ -9,7 +9,8 @@ import (
 
 // GiveFirst orders the operations on an adopted load balancer that does not serve the Service yet. Operations that only add come first:
 // ports, targets, an attachment, room. Those that change or remove a person's settings come last, and only if all others have
-// succeeded, but for targets that the API refuses. So do additions for which the type has no room yet.
+// succeeded, but for targets that the API refuses. So do additions that the type has no room for yet, and private targets of a load
+// balancer that leaves its network for another address: it would lose them.
 func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string, refused map[int64]bool) []Op {
 	if IsSettled(lb, uid) {
 		return ops
@@ -36,10 +37,11 @@ func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string, refused map[int64]
 		return true
 	}
 	isTaken := func(p Part) bool { return taken[p] }
+	leaves := slices.ContainsFunc(ops, func(op Op) bool { return op.Kind == OpDetach })
 	var first, last []Op
 	var added []Part
 	for _, op := range ops {
-		if gives(op) && !isTaken(op.Part) && !slices.ContainsFunc(op.Needs, isTaken) && fits(op) {
+		if gives(op) && !isTaken(op.Part) && (!leaves || !op.Target.Private) && !slices.ContainsFunc(op.Needs, isTaken) && fits(op) {
 			if first = append(first, op); !refused[op.Target.ServerID] {
 				added = append(added, op.Part)
 			}

@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// TypeNamed returns the type of this name, or nil.
+// TypeNamed returns the type with this name or ID, or nil.
 func TypeNamed(types []*hcloud.LoadBalancerType, name string) *hcloud.LoadBalancerType {
 	for _, t := range types {
-		if t.Name == name {
+		if t != nil && (t.Name == name || strconv.FormatInt(t.ID, 10) == name) {
 			return t
 		}
 	}

@@ -38,13 +38,8 @@ func hasPrivate(targets []Target) bool {
 // keepServing keeps targets in the plan that have to wait before they leave: one healthy target leaves for each planned one that
 // becomes healthy. It runs when the plan fits the type's limits. There, targets that wait have a place before new ones.
 func keepServing(plan *LoadBalancer, in Input) {
-	lb, wanted := in.Current, 0
-	for _, n := range selectedNodes(in, currentTargets(lb)) { // also those that are not targets yet, for whatever reason
-		if !nodeinfo.IsForeign(n) {
-			wanted++
-		}
-	}
-	plan.Lingering = lingeringTargets(plan, lb, wanted, in.LingerOver)
+	lb := in.Current
+	plan.Lingering = lingeringTargets(plan, in)
 	if len(plan.Lingering) == 0 {
 		return
 	}
@@ -62,6 +57,43 @@ func keepServing(plan *LoadBalancer, in Input) {
 		plan.Targets = chooseTargets(plan.Targets, room, ServerTargets(lb), in.Servers)
 	}
 	slices.SortFunc(plan.Targets, compareTargets)
+}
+
+// awaited returns how many of the chosen nodes should serve a port, also those that are not targets yet, for whatever reason. Nothing waits
+// for one that the API refuses, nor for one that is sick or has no endpoint: it was chosen before a target had to leave, and does
+// not serve.
+func (in Input) awaited() func(port int) int {
+	targets := map[int64]hcloud.LoadBalancerTarget{}
+	for _, t := range in.Current.Targets {
+		targets[serverOf(t)] = t
+	}
+	fresh, chosen := 0, map[int64]bool{} // two Nodes may name one server
+	for _, node := range selectedNodes(in, currentTargets(in.Current)) {
+		if id, err := nodeinfo.ParseProviderID(node.Spec.ProviderID); err == nil {
+			chosen[id] = true
+		} else if !nodeinfo.IsForeign(node) {
+			fresh++
+		}
+	}
+	counts := map[int]int{}
+	return func(port int) int {
+		if n := counts[port]; n > 0 {
+			return n
+		}
+		n := fresh
+		for id := range chosen {
+			_, known := slices.BinarySearch(in.Known, id)
+			target, has := targets[id]
+			sick := known && (!has || slices.ContainsFunc(target.HealthStatus, func(h hcloud.LoadBalancerTargetHealthStatus) bool {
+				return h.ListenPort == port && h.Status == hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy
+			}))
+			if !sick && !in.Refused[id] {
+				n++
+			}
+		}
+		counts[port] = max(n, 1) // also if none is chosen, perhaps by a mistake
+		return counts[port]
+	}
 }
 
 // nextTargets returns how many planned targets a load balancer without room has next: those that it has, and another one when all
@@ -82,11 +114,12 @@ func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (next, healthy int
 	return next, healthy
 }
 
-// lingeringTargets returns targets that the plan lacks but a port needs: they are healthy there, and without them fewer than the wanted
-// number would be. If lingerOver is set, one of them is left out, unless it is the last one on a port. Public ones are not
-// among them if they have to leave before the public interface can.
-func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, wanted int, lingerOver bool) (needed []Target) {
-	own := ServerTargets(lb)
+// lingeringTargets returns targets that the plan lacks but a port needs: they are healthy there, and without them fewer than the awaited
+// number would be. When they have waited long enough, one of them is left out, unless it is the last one on a port. Public ones are not
+// among them if they have to leave before the public interface can, and neither are those that end if no node follows them. While no
+// target is planned, all that have not been checked yet are needed: one of them may be the last that serves.
+func lingeringTargets(plan *LoadBalancer, in Input) (needed []Target) {
+	lb, own := in.Current, ServerTargets(in.Current)
 	served := map[int]map[int64]bool{} // healthy servers by port; not by an address that a person has added
 	serve := func(t hcloud.LoadBalancerTarget) {
 		for _, port := range healthyPorts(t) {
@@ -105,19 +138,27 @@ func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, wanted int, l
 			}
 		case !slices.ContainsFunc(own, isServer(t)), slices.ContainsFunc(plan.Targets, isServer(t)):
 			serve(t)
+		case in.Doomed[serverOf(t)] && len(plan.Chosen) == 0:
 		case t.UsePrivateIP || !hides(plan, lb):
 			leaving = append(leaving, t)
 		}
 	}
+	if len(leaving) == 0 {
+		return nil // as in almost each sync
+	}
+	awaited := in.awaited()
 	for _, t := range leaving {
 		id := serverOf(t)
-		if slices.ContainsFunc(healthyPorts(t), func(port int) bool { return len(served[port]) < wanted && !served[port][id] }) {
+		lacks := func(port int) bool { return len(served[port]) < awaited(port) && !served[port][id] }
+		if len(plan.Targets) == 0 && isUnknown(t) {
+			needed = append(needed, Target{id, t.UsePrivateIP})
+		} else if slices.ContainsFunc(healthyPorts(t), lacks) {
 			serve(t)
 			needed = append(needed, Target{id, t.UsePrivateIP})
 		}
 	}
 	for _, t := range leaving {
-		if !lingerOver || !slices.ContainsFunc(needed, isServer(t)) {
+		if !in.LingerOver || !slices.ContainsFunc(needed, isServer(t)) {
 			continue
 		}
 		if !slices.ContainsFunc(healthyPorts(t), func(port int) bool { return len(served[port]) == 1 }) {

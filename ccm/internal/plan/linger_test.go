@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // A load balancer has the target 1, which leaves, and others. Whether 1 is needed is a question of each port.
@@ -23,31 +25,36 @@ func TestATargetIsNeededForEachPort(t *testing.T) {
 		}
 		return all
 	}
+	type targets = []hcloud.LoadBalancerTarget
 	selector := hcloud.LoadBalancerTarget{Type: hcloud.LoadBalancerTargetTypeLabelSelector,
 		LabelSelector: &hcloud.LoadBalancerTargetLabelSelector{Selector: "pool=web"},
 		Targets:       []hcloud.LoadBalancerTarget{target(9, 80, 443)}}
 	for name, tc := range map[string]struct {
-		targets []hcloud.LoadBalancerTarget
+		targets targets
 		hides   bool
 		wanted  int
+		doomed  bool
 		needed  bool
 	}{
-		"alone":                                {[]hcloud.LoadBalancerTarget{target(1, 80)}, false, 1, true},
-		"alone, and public, which must not be": {[]hcloud.LoadBalancerTarget{target(1, 80)}, true, 1, false},
-		"unhealthy":                            {[]hcloud.LoadBalancerTarget{target(1)}, false, 1, false},
-		"the other is healthy":                 {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2, 80, 443)}, false, 1, false},
-		"the other is unhealthy":               {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2)}, false, 1, true},
-		"the other serves one port of two":     {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2, 80)}, false, 1, true},
-		"each serves the same port":            {[]hcloud.LoadBalancerTarget{target(1, 80), target(2, 80)}, false, 1, false},
-		"the other is healthy, two are wanted": {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2, 80, 443)}, false, 2, true},
-		"none is wanted":                       {[]hcloud.LoadBalancerTarget{target(1, 80)}, false, 0, false},
-		"a selector serves":                    {[]hcloud.LoadBalancerTarget{target(1, 80, 443), selector}, false, 1, false},
+		"alone":                                {targets{target(1, 80)}, false, 1, false, true},
+		"alone, and public, which must not be": {targets{target(1, 80)}, true, 1, false, false},
+		"unhealthy":                            {targets{target(1)}, false, 1, false, false},
+		"the other is healthy":                 {targets{target(1, 80, 443), target(2, 80, 443)}, false, 1, false, false},
+		"the other is unhealthy":               {targets{target(1, 80, 443), target(2)}, false, 1, false, true},
+		"the other serves one port of two":     {targets{target(1, 80, 443), target(2, 80)}, false, 1, false, true},
+		"each serves the same port":            {targets{target(1, 80), target(2, 80)}, false, 1, false, false},
+		"the other is healthy, two are wanted": {targets{target(1, 80, 443), target(2, 80, 443)}, false, 2, false, true},
+		"none is wanted":                       {targets{target(1, 80)}, false, 0, false, true},
+		"none is wanted, and its node ends":    {targets{target(1, 80)}, false, 0, true, false},
+		"alone, and its node ends":             {targets{target(1, 80)}, false, 1, true, true},
+		"a selector serves":                    {targets{target(1, 80, 443), selector}, false, 1, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plan := &LoadBalancer{Targets: []Target{{ServerID: 2}}, Public: !tc.hides}
+			plan := &LoadBalancer{Targets: []Target{{ServerID: 2}}, Chosen: make([]int64, tc.wanted), Public: !tc.hides}
 			lb := &hcloud.LoadBalancer{Targets: tc.targets, PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true}}
-			needed := lingeringTargets(plan, lb, tc.wanted, false)
+			needed := lingeringTargets(plan, Input{Current: lb, Settings: &Settings{}, Doomed: map[int64]bool{1: tc.doomed},
+				Nodes: slices.Repeat([]*corev1.Node{{}}, tc.wanted)})
 			if got := len(needed) == 1 && needed[0].ServerID == 1; got != tc.needed || len(needed) > 1 {
 				t.Errorf("needed %v, want %t", needed, tc.needed)
 			}

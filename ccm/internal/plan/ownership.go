@@ -145,13 +145,9 @@ func (o Ownership) DefaultName(svc *corev1.Service) string {
 	return name
 }
 
-// WasReleased reports whether a load balancer without an owner belonged to the Service earlier.
-// Then a person removed its label to keep it. If the person removed all labels, the address in
-// the Service's status still shows it. A status with a hostname shows only that the Service had one: this may be it.
-func WasReleased(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
-	return lb.Labels[LabelLastOwner] == string(svc.UID) || ShowsPublicAddressOf(svc, lb) || showsOnly(svc, lb) ||
-		len(svc.Status.LoadBalancer.Ingress) > 0 && !ShowsAnyAddress(svc)
-}
+// WasReleased reports whether a load balancer without an owner belonged to the Service earlier: a person has removed the owner's label to
+// keep it. If none of our labels is left, a client such as Terraform may have replaced all of them.
+func WasReleased(lb *hcloud.LoadBalancer, uid string) bool { return lb.Labels[LabelLastOwner] == uid }
 
 // IsSettled reports whether the load balancer serves the Service. Before that, an adoption must not remove a person's settings.
 func IsSettled(lb *hcloud.LoadBalancer, uid string) bool { return lb.Labels[LabelLastOwner] == uid }
@@ -174,13 +170,6 @@ func InUse(lbs []*hcloud.LoadBalancer, svc *corev1.Service) *hcloud.LoadBalancer
 // ShowsAnyAddress reports whether the Service's status shows an address, and not only a hostname.
 func ShowsAnyAddress(svc *corev1.Service) bool {
 	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool { return i.IP != "" })
-}
-
-// showsOnly reports whether the Service's status shows addresses, and all are the load balancer's. One of several
-// proves nothing: a new load balancer gets the private address of one that was deleted.
-func showsOnly(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
-	foreign := func(i corev1.LoadBalancerIngress) bool { return !slices.Contains(addressesOf(lb), i.IP) }
-	return len(svc.Status.LoadBalancer.Ingress) > 0 && !slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, foreign)
 }
 
 // ShowsAddressOf reports whether the Service's status shows an address of the load balancer.

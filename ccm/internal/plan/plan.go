@@ -79,8 +79,12 @@ type LoadBalancer struct {
 	// in their place; Targets has them, too, as far as there is room. Waiting are those of Targets that get another kind of address
 	// when others are healthy with it.
 	Targets, Lingering, Waiting []Target
+	// Chosen are the servers of the chosen nodes, in ascending order, whether they can be targets or not.
+	Chosen []int64
 	// IPv6 holds the addresses of public targets that the load balancer reaches over IPv6, by server ID.
-	IPv6     map[int64]netip.Addr
+	IPv6 map[int64]netip.Addr
+	// Former holds the addresses that such targets have now, if they are others.
+	Former   map[int64]netip.Addr
 	Services []hcloud.LoadBalancerService
 	// Limits are those of the type that the load balancer has or gets; nil if unknown.
 	Limits *hcloud.LoadBalancerType
@@ -106,8 +110,6 @@ type Input struct {
 	Service  *corev1.Service
 	Settings *Settings
 	Own      Ownership
-	// SettingsOf is the UID of the Service that decides about the load balancer as a whole: see WithSharedSettings.
-	SettingsOf string
 	// Wrong holds the names of annotations with settings that cannot be applied. The load balancer keeps its own. Wrong is empty
 	// for a new load balancer.
 	Wrong map[string]bool
@@ -125,6 +127,10 @@ type Input struct {
 	Unread bool
 	// LingerOver is set if targets have waited long enough for others to be healthy, so that one of them leaves.
 	LingerOver bool
+	// Doomed holds the servers of nodes that are about to end.
+	Doomed map[int64]bool
+	// Known are those that were chosen before targets had to leave, in ascending order.
+	Known []int64
 	// Refused holds the servers that the API last refused as targets of the Service: nothing waits for them.
 	Refused map[int64]bool
 	// NetworkID of HCLOUD_NETWORK; 0 without a network.
@@ -191,10 +197,10 @@ func Compute(in Input) (plan *LoadBalancer, notes []Note) {
 	private := usesPrivateIP(plan, in)
 	notes = append(notes, stayInNetwork(plan, in)...)
 	in.NetworkID = plan.NetworkID
-	notes = slices.Concat(notes, planTargets(plan, in, private), familyNotes(in, plan.Targets))
+	notes = slices.Concat(notes, planTargets(plan, in, private), foreignNotes(in), selectorNotes(plan, in), familyNotes(in, plan.Targets))
 	plan.Services = planServices(in)
 	plan.Common = planCommonSettings(plan, in)
-	notes = slices.Concat(notes, dropRedirect(plan, in), portNotes(in), planHeir(in), planGuest(plan, in))
+	notes = slices.Concat(notes, dropRedirect(plan, in), portNotes(in), planGuest(plan, in))
 	fitToLimits(plan, in)
 	linger(plan, in)
 	return plan, notes
@@ -239,24 +245,25 @@ func portNotes(in Input) (notes []Note) {
 		notes = append(notes, Note{Reason: event.SkippedPorts, Text: "Skipped ports " + strings.Join(texts, ", ") +
 			": Hetzner load balancers forward TCP only"})
 	}
-	// For each annotation about HTTP checks, whether a port has such a check.
-	checked := map[string]bool{}
+	effect, missing := map[string]bool{}, map[string]string{} // by annotation
 	var numbers []string
 	for _, p := range usable {
 		port := int(p.Port)
 		numbers = append(numbers, strconv.Itoa(port))
-		http := planHealthCheck(in.Service, in.Settings.ForPort(port), p).HTTP != nil || in.IsWrong("protocol", port) ||
-			in.IsWrong("health-check-protocol", port)
-		for _, name := range httpCheckAnnotations {
-			at := SettingAt(in.Service, in.Settings, name, port)
-			checked[at] = checked[at] || http
+		s := in.Settings.ForPort(port)
+		check, unsure := planHealthCheck(in.Service, s, p).HTTP != nil, in.IsWrong("protocol", port)
+		for _, need := range needs {
+			for _, name := range need.names {
+				at := SettingAt(in.Service, in.Settings, name, port)
+				effect[at] = effect[at] || unsure || need.met(s, check || in.IsWrong("health-check-protocol", port))
+				missing[at] = need.missing
+			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(checked)) {
-		if _, set := in.Service.Annotations[AnnotationPrefix+name]; set && !checked[name] {
-			notes = append(notes, Note{Reason: event.IgnoredSetting, Text: fmt.Sprintf(
-				"Ignored %s: the health check is TCP; set %shealth-check-protocol to http or https", AnnotationPrefix+name,
-				AnnotationPrefix)})
+	for _, name := range slices.Sorted(maps.Keys(effect)) {
+		if _, set := in.Service.Annotations[AnnotationPrefix+name]; set && !effect[name] {
+			notes = append(notes, Note{Reason: event.IgnoredSetting, Text: fmt.Sprintf("Ignored %s: %s", AnnotationPrefix+name,
+				fmt.Sprintf(missing[name], AnnotationPrefix))})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(in.Service.Annotations)) {
@@ -342,9 +349,29 @@ func planHealthCheck(svc *corev1.Service, s *Settings, port corev1.ServicePort) 
 	return check
 }
 
-// httpCheckAnnotations have an effect only on HTTP checks.
-var httpCheckAnnotations = []string{"health-check-http-domain", "health-check-http-path", "health-check-http-validate-certificate",
-	"http-status-codes"}
+// needs holds the annotations that have an effect on a port only with other settings. check says that the health check is HTTP.
+var needs = []struct {
+	names   []string
+	met     func(s *Settings, check bool) bool
+	missing string
+}{
+	{[]string{"health-check-http-domain", "health-check-http-path", "health-check-http-validate-certificate", "http-status-codes"},
+		func(_ *Settings, check bool) bool { return check },
+		"the health check is TCP; set %shealth-check-protocol to http or https"},
+	{[]string{"http-cookie-name", "http-cookie-lifetime", "http-timeout-idle", "http-sticky-sessions"},
+		func(s *Settings, _ bool) bool {
+			return s.Protocol == hcloud.LoadBalancerServiceProtocolHTTP || s.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS
+		}, "the protocol is tcp; set %sprotocol to http or https"},
+	{[]string{"certificate-type"}, func(s *Settings, _ bool) bool { return s.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS },
+		"only https has certificates; set %sprotocol to https"},
+	{[]string{"http-certificates"}, func(s *Settings, _ bool) bool {
+		return s.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS && s.CertificateType != hcloud.CertificateTypeManaged
+	}, "the port has no certificates, or a managed one; set %[1]sprotocol to https, and %[1]scertificate-type to uploaded"},
+	{[]string{"http-managed-certificate-name", "http-managed-certificate-domains", "http-managed-certificate-acme-staging"},
+		func(s *Settings, _ bool) bool {
+			return s.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS && s.CertificateType == hcloud.CertificateTypeManaged
+		}, "the port has no managed certificate; set %[1]sprotocol to https, and %[1]scertificate-type to managed"},
+}
 
 // choosesHealthCheck reports whether an annotation is about the health check of the port.
 func choosesHealthCheck(svc *corev1.Service, port int) bool {

@@ -112,7 +112,7 @@ func TestPlanOfASimpleService(t *testing.T) {
 	}
 	want := &LoadBalancer{
 		UID: testUID, CreateName: "a0d3a5b0e7c1f4a539d0c54b6f2b6a00", Public: true, Labels: map[string]string{},
-		Targets: []Target{{ServerID: 1}, {ServerID: 2}},
+		Targets: []Target{{ServerID: 1}, {ServerID: 2}}, Chosen: []int64{1, 2},
 		Services: []hcloud.LoadBalancerService{
 			{Protocol: "tcp", ListenPort: 80, DestinationPort: 30080, HealthCheck: check(30080)},
 			{Protocol: "tcp", ListenPort: 443, DestinationPort: 30443, HealthCheck: check(30443)},
@@ -146,7 +146,7 @@ func TestPlanTakesEverySettingFromTheAnnotations(t *testing.T) {
 		UID: testUID, Name: "edge", CreateName: "edge", Type: "lb31", Location: "fsn1", Algorithm: "least_connections", NetworkID: 5,
 		PrivateIPv4: netip.MustParseAddr("10.0.1.99"), PrivateSubnet: netip.MustParsePrefix("10.0.1.0/24"), Public: false,
 		Labels: map[string]string{"team": "web"}, DeleteProtection: new(true),
-		IPv4RDNS: "a.example.org", IPv6RDNS: "b.example.org", Targets: []Target{{1, true}},
+		IPv4RDNS: "a.example.org", IPv6RDNS: "b.example.org", Targets: []Target{{1, true}}, Chosen: []int64{1},
 		Services: []hcloud.LoadBalancerService{{
 			Protocol: "https", ListenPort: 443, DestinationPort: 30443, Proxyprotocol: true,
 			HTTP: hcloud.LoadBalancerServiceHTTP{CookieName: "C", CookieLifetime: time.Minute, TimeoutIdle: 40 * time.Second,
@@ -180,12 +180,12 @@ func TestPlanTargets(t *testing.T) {
 		want        []Target
 		skipped     string
 	}{
-		{"public addresses, and private ones where there is no other", nil, []Target{{1, false}, {2, true}, {3, false}}, ""},
+		{"public addresses, and private ones where there is no other", nil, []Target{{1, false}, {2, true}, {3, false}}, "foreign"},
 		{"only public addresses", map[string]string{"use-private-ip": "false"}, []Target{{1, false}, {3, false}}, "private-only"},
 		{"private addresses", map[string]string{"use-private-ip": "true"}, []Target{{2, true}, {3, true}}, "public"},
 		{"no public interface", map[string]string{"disable-public-network": "true"}, []Target{{2, true}, {3, true}}, "public"},
 		{"node selector", map[string]string{"node-selector": "pool=web"}, []Target{{3, false}}, ""},
-		{"selector that matches none", map[string]string{"node-selector": "pool=db"}, nil, ""},
+		{"selector that matches none", map[string]string{"node-selector": "pool=db"}, nil, "pool=db"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -294,19 +294,32 @@ func TestUnsupportedSettingsAreRefusedBeforeAnyCall(t *testing.T) {
 
 func TestASettingWithoutAnEffectIsReported(t *testing.T) {
 	t.Parallel()
-	_, notes := planFor(t, Input{Service: testService(map[string]string{"health-check-http-path": "/up"}, [2]int32{80, 30080})})
-	if want := "Ignored load-balancer.hetzner.cloud/health-check-http-path: the health check is TCP; set " +
-		"load-balancer.hetzner.cloud/health-check-protocol to http or https"; !slices.Equal(notes, []string{want}) {
-		t.Errorf("got %v", notes)
-	}
-	if _, notes = planFor(t, Input{Service: testService(map[string]string{"health-check-http-path": "/up", "protocol": "http"},
-		[2]int32{80, 30080})}); len(notes) != 0 {
-		t.Errorf("got %v", notes)
-	}
-	oneOfTwo := testService(map[string]string{"health-check-http-path": "/up", "protocol.80": "http"}, [2]int32{80, 30080},
-		[2]int32{443, 30443})
-	if _, notes = planFor(t, Input{Service: oneOfTwo}); len(notes) != 0 {
-		t.Errorf("with an effect on the first of two ports: %v", notes)
+	const prefix = AnnotationPrefix
+	for name, tc := range map[string]struct {
+		set  map[string]string
+		want string // after Ignored
+	}{
+		"a path of a TCP check": {map[string]string{"health-check-http-path": "/up"}, "health-check-http-path: the health check is TCP; " +
+			"set " + prefix + "health-check-protocol to http or https"},
+		"with HTTP":                 {map[string]string{"health-check-http-path": "/up", "protocol": "http"}, ""},
+		"on the first of two ports": {map[string]string{"health-check-http-path": "/up", "protocol.80": "http"}, ""},
+		"a cookie of TCP": {map[string]string{"http-cookie-name": "c"}, "http-cookie-name: the protocol is tcp; set " + prefix +
+			"protocol to http or https"},
+		"certificates of TCP": {map[string]string{"http-certificates": "1"}, "http-certificates: the port has no certificates, or a " +
+			"managed one; set " + prefix + "protocol to https, and " + prefix + "certificate-type to uploaded"},
+		"domains of an uploaded one": {map[string]string{"http-managed-certificate-domains": "example.org", "protocol": "https",
+			"http-certificates": "1"}, "http-managed-certificate-domains: the port has no managed certificate; set " + prefix +
+			"protocol to https, and " + prefix + "certificate-type to managed"},
+		"domains of a managed one": {map[string]string{"http-managed-certificate-domains": "example.org", "protocol": "https",
+			"certificate-type": "managed"}, ""},
+	} {
+		_, notes := planFor(t, Input{Service: testService(tc.set, [2]int32{80, 30080}, [2]int32{443, 30443})})
+		if tc.want != "" {
+			tc.want = "Ignored " + prefix + tc.want
+		}
+		if got := strings.Join(notes, "; "); got != tc.want {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 //
 // Some labels stand for themselves, because people set them or the API finds load balancers by them: the owner (ownership.go) and
 // the guests. All else is one text, in as many labels as it needs: record-001, record-002, … It begins with the version of
-// its form and with a check of the rest, JSON in base32. If a person or another client has replaced only some of these labels, nothing of
-// it counts, and the load balancer outlives its Service.
+// its form and with a check of the rest, JSON in base32. If a person or another client has replaced only some of these labels, or has left
+// only the owner's, nothing of it counts, and the load balancer outlives its Service.
 type Record struct {
 	// Labels are those that stand for themselves, and those of other clients.
 	Labels map[string]string `json:"-"`
@@ -60,6 +60,7 @@ func RecordOf(lb *hcloud.LoadBalancer) *Record {
 	}
 	text := strings.Join(parts, "")
 	if text == "" {
+		r.Found = r.Labels[LabelServiceUID] != ""
 		return r
 	}
 	body := text[strings.LastIndex(text, ".")+1:]
@@ -74,7 +75,7 @@ func RecordOf(lb *hcloud.LoadBalancer) *Record {
 func (r *Record) Encode() map[string]string {
 	labels := maps.Clone(r.Labels)
 	raw, err := json.Marshal(r)
-	if err != nil || string(raw) == "{}" { // it has no type that could fail
+	if err != nil || string(raw) == "{}" && r.Labels[LabelServiceUID] == "" { // it has no type that could fail
 		return labels
 	}
 	body := recordEncoding.EncodeToString(raw)

@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -143,22 +141,6 @@ func belongs(owner string) string {
 		return "is in use and belongs to no Service"
 	}
 	return "belongs to the Service with UID " + owner
-}
-
-// planHeir warns an owner that inherited the load balancer and has other settings.
-func planHeir(in Input) (notes []Note) {
-	lb, uid := in.Current, string(in.Service.UID)
-	if lb == nil || lb.Labels[LabelServiceUID] != uid || in.SettingsOf == uid || in.SettingsOf == "" {
-		return nil
-	}
-	c := RecordOf(lb).Common
-	var settings []string
-	for _, name := range slices.Sorted(maps.Keys(c.Values)) {
-		settings = append(settings, fmt.Sprintf("%s: %q", AnnotationPrefix+name, c.Values[name]))
-	}
-	return []Note{{Reason: event.IgnoredSetting, Text: fmt.Sprintf("Load balancer %d (%s) keeps the settings of the Service with UID %s, "+
-		"which had it before: to decide about them, first set exactly these annotations: %s", lb.ID, lb.Name, c.By,
-		cmp.Or(strings.Join(settings, ", "), "none"))}}
 }
 
 // planGuest reduces the plan to the ports of a guest.

@@ -12,9 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The settings of a shared load balancer as a whole are those of one Service. Its labels record them, so that they stay when that
-// Service goes: the guest that becomes the owner may have had other settings for months, without effect. It decides about them as soon
-// as its own are the same.
+// The settings of a shared load balancer as a whole are those of its owner. Its labels record them, so that they stay when that Service
+// goes: a guest that becomes the owner changes only those that it has an annotation for.
 
 // ownSettings are the annotations, in addition to those of ports, that each Service on a load balancer has for itself, or that have
 // an effect only when it is created.
@@ -30,25 +29,23 @@ type commonSettings struct {
 	Values map[string]string `json:"values,omitempty"`
 }
 
-// WithSharedSettings returns the Service with the settings that apply on a possibly shared load balancer, and the UID of
-// the Service that decides about those of the load balancer as a whole. If that is another one, the mistakes are the annotations
-// that contradict.
-func WithSharedSettings(svc *corev1.Service, lb *hcloud.LoadBalancer, defaults map[string]string) (effective *corev1.Service, by string,
+// WithSharedSettings returns the Service with the settings that apply on a possibly shared load balancer. The mistakes are the annotations
+// of a guest that contradict.
+func WithSharedSettings(svc *corev1.Service, lb *hcloud.LoadBalancer, defaults map[string]string) (effective *corev1.Service,
 	mistakes []error) {
 	uid, recorded := string(svc.UID), RecordOf(lb).Common
 	if recorded.By == "" || recorded.By == uid {
-		return svc, uid, nil
+		return svc, nil
 	}
+	owns := lb.Labels[LabelServiceUID] == uid
 	effective = svc.DeepCopy()
-	same := true
 	for _, a := range Annotations {
-		if !a.isCommon() {
-			continue
-		}
 		key := a.KeyIn(svc.Annotations)
 		own, has := svc.Annotations[key]
+		if !a.isCommon() || owns && has {
+			continue
+		}
 		want, wanted := recorded.Values[a.Name]
-		same = same && has == wanted
 		if has && !a.means(own, want, defaults) {
 			must := "be absent"
 			if allowed := cmp.Or(want, defaults[a.Name], a.Default); allowed != "" {
@@ -62,10 +59,7 @@ func WithSharedSettings(svc *corev1.Service, lb *hcloud.LoadBalancer, defaults m
 			metav1.SetMetaDataAnnotation(&effective.ObjectMeta, a.Key(), want)
 		}
 	}
-	if same && len(mistakes) == 0 && lb.Labels[LabelServiceUID] == uid {
-		return svc, uid, nil
-	}
-	return effective, recorded.By, mistakes
+	return effective, mistakes
 }
 
 // means reports whether two values of the annotation have the same effect; "": it is absent.
@@ -82,16 +76,14 @@ func (a annotation) means(v, w string, defaults map[string]string) bool {
 	return reflect.DeepEqual(one, other)
 }
 
-// planCommonSettings returns the settings that the owner records: its own, or those of the Service that it inherited from.
+// planCommonSettings returns the settings that the owner records. An heir records them for the Service that recorded them first.
 func planCommonSettings(plan *LoadBalancer, in Input) commonSettings {
 	recorded := RecordOf(in.Current).Common
-	if in.SettingsOf != "" && in.SettingsOf != plan.UID {
-		return recorded
-	}
-	if !plan.Shared && len(GuestsOf(in.Current)) == 0 {
+	by := cmp.Or(recorded.By, plan.UID)
+	if by == plan.UID && !plan.Shared && len(GuestsOf(in.Current)) == 0 {
 		return commonSettings{}
 	}
-	c := commonSettings{By: plan.UID, Values: map[string]string{}}
+	c := commonSettings{By: by, Values: map[string]string{}}
 	for _, a := range Annotations {
 		value, has := in.Service.Annotations[a.KeyIn(in.Service.Annotations)]
 		if in.Wrong[a.Name] {

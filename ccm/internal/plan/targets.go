@@ -79,6 +79,7 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 		if err != nil {
 			continue
 		}
+		plan.Chosen = append(plan.Chosen, id)
 		server := in.Servers[id]
 		if server == nil {
 			continue
@@ -118,12 +119,6 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 			"the nodes' servers is attached to the network of HCLOUD_NETWORK: attach the servers, or correct HCLOUD_NETWORK", len(public)),
 			Unmet: true})
 	}
-	if in.allForeign() {
-		notes = append(notes, Note{Reason: event.SkippedNodes, Text: fmt.Sprintf(
-			"All %d nodes have provider IDs of another provider, such as %q: targets are neither added nor removed until a "+
-				"node begins with %s or %s",
-			len(in.Nodes), in.Nodes[0].Spec.ProviderID, nodeinfo.ConventionOwn.Prefix(), nodeinfo.ConventionHcloud.Prefix())})
-	}
 	if in.unsure() {
 		for id, t := range current {
 			if !slices.ContainsFunc(targets, func(t Target) bool { return t.ServerID == id }) {
@@ -132,6 +127,7 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 		}
 	}
 	slices.SortFunc(targets, compareTargets)
+	slices.Sort(plan.Chosen)
 	plan.Targets, plan.unrouted = slices.Compact(targets), len(noRoute) > 0
 	return append(notes, skippedNotes(noAddress, noRoute, private)...)
 }
@@ -150,6 +146,27 @@ func currentTargets(lb *hcloud.LoadBalancer) map[int64]Target {
 // allForeign reports whether all nodes belong to another provider.
 func (in Input) allForeign() bool {
 	return len(in.Nodes) > 0 && !slices.ContainsFunc(in.Nodes, func(n *corev1.Node) bool { return !nodeinfo.IsForeign(n) })
+}
+
+// foreignNotes warns about nodes of another provider, such as dedicated servers.
+func foreignNotes(in Input) []Note {
+	var names []string
+	id := ""
+	for _, n := range selectedNodes(in, currentTargets(in.Current)) {
+		if nodeinfo.IsForeign(n) {
+			names, id = append(names, n.Name), n.Spec.ProviderID
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return nil
+	case in.allForeign():
+		return []Note{{Reason: event.SkippedNodes, Text: fmt.Sprintf(
+			"All %d nodes have provider IDs of another provider, such as %q: targets are neither added nor removed until a "+
+				"node begins with %s or %s", len(names), id, nodeinfo.ConventionOwn.Prefix(), nodeinfo.ConventionHcloud.Prefix())}}
+	}
+	return []Note{{Reason: event.SkippedNodes, Text: fmt.Sprintf("%d nodes are not targets because they belong to another provider (%q); "+
+		"add their addresses to the load balancer as targets of type ip: %s", len(names), id, Abbreviate(names))}}
 }
 
 // unsure reports whether the replacement of a target is unknown. All targets stay then.
@@ -172,6 +189,16 @@ func skippedNotes(noAddress, noRoute []string, private bool) (notes []Note) {
 			len(noRoute), Abbreviate(noRoute))})
 	}
 	return notes
+}
+
+// selectorNotes warns about a selector that no node has.
+func selectorNotes(plan *LoadBalancer, in Input) []Note {
+	selector := in.Settings.NodeSelector
+	if len(plan.Chosen) > 0 || selector == nil || len(in.Nodes) == 0 {
+		return nil
+	}
+	return []Note{{Reason: event.SkippedNodes, Text: fmt.Sprintf("No node can be a target: correct %snode-selector, or label nodes: %s",
+		AnnotationPrefix, selector), Unmet: true}}
 }
 
 func compareTargets(a, b Target) int { return cmp.Compare(a.ServerID, b.ServerID) }

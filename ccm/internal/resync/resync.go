@@ -24,7 +24,6 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
@@ -267,15 +266,10 @@ func (r *Comparison) SyncLoadBalancers(ctx context.Context) {
 	}
 	ctx = apicall.Periodically(ctx, apicall.ControllerComparison, "load_balancers")
 	var syncs sync.WaitGroup
-	defer syncs.Wait()
 	free := make(chan struct{}, resyncWorkers)
 	all := r.lbs.ManagedServices()
-	var vanished []string
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
 		svc, err := r.services.Services(all[uid].Namespace).Get(all[uid].Name)
-		if apierrors.IsNotFound(err) || err == nil && string(svc.UID) != uid {
-			vanished = append(vanished, uid)
-		}
 		if err != nil || string(svc.UID) != uid || !plan.WantsLoadBalancer(svc) {
 			continue // the service controller handles this change
 		}
@@ -288,29 +282,24 @@ func (r *Comparison) SyncLoadBalancers(ctx context.Context) {
 			}
 		})
 	}
-	r.endClassed(ctx)
-	if gone.Many(len(vanished), len(all)) {
-		klog.ErrorS(nil, "Many Services have vanished at once, as from a Kubernetes API that has lost its data: their load balancers "+
-			"stay; delete those that are not needed", "vanished", len(vanished), "all", len(all))
-		return
-	}
-	for _, uid := range vanished {
-		if err := r.lbs.EndVanished(ctx, all[uid]); err != nil {
-			r.unrest.Add(1)
-			klog.ErrorS(err, "Could not delete what a Service has left that vanished; will try again", "service", klog.KObj(all[uid]))
-		}
+	r.endUnwanted(ctx)
+	syncs.Wait()
+	if err := r.lbs.ReportOrphans(ctx); err != nil {
+		r.unrest.Add(1)
+		klog.ErrorS(err, "Could not look for load balancers without a Service; will try again")
 	}
 }
 
-// endClassed deletes the load balancers of Services that are another controller's by their loadBalancerClass. The service controller does
-// so only if its process knew them without the class (v0.37.1: needsCleanup looks at the type).
-func (r *Comparison) endClassed(ctx context.Context) {
+// endUnwanted ends what is left of Services that want no load balancer of ours. It deletes those of Services that are another controller's
+// by their loadBalancerClass: the service controller does so only if its process knew them without the class (v0.37.1: needsCleanup looks
+// at the type).
+func (r *Comparison) endUnwanted(ctx context.Context) {
 	services, err := r.services.List(labels.Everything())
 	if err != nil {
 		return // the lister reads from memory and returns no error
 	}
 	for _, svc := range services {
-		if svc.Spec.LoadBalancerClass == nil {
+		if r.lbs.EndCondition(svc); svc.Spec.LoadBalancerClass == nil {
 			continue
 		}
 		if err := r.lbs.EndClassed(ctx, svc); err != nil {

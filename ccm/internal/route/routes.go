@@ -359,10 +359,19 @@ func (r *Routes) create(ctx context.Context, node types.NodeName, destination ne
 		if stale.NetworkID != want.NetworkID || stale.Destination != destination {
 			continue
 		}
-		if gateways, err := r.gateways(ctx); err != nil || r.isElsewhere(gateways[stale.Gateway]) {
+		gateways, err := r.gateways(ctx)
+		if err != nil || r.isElsewhere(gateways[stale.Gateway]) {
 			r.Unlock()
 			return cmp.Or(err, fmt.Errorf("the route %v belongs to a server of another cluster (label %s): give the two clusters "+
 				"different pod ranges or networks", stale, plan.LabelCluster))
+		}
+		holders := nodesOf(gateways[stale.Gateway], r.nodesByServer())
+		if i := slices.IndexFunc(holders, func(n *corev1.Node) bool {
+			return n.Name != string(node) && slices.Contains(n.Spec.PodCIDRs, destination.String())
+		}); i >= 0 {
+			r.Unlock()
+			return fmt.Errorf("the pod range %v is also that of node %q, which has the route: give each node a range of its own",
+				destination, holders[i].Name)
 		}
 		klog.InfoS("Replacing a route because its gateway is not the node's address", "node", node, "route", stale, "gateway", want.Gateway)
 		if err := r.change(ctx, stale, false); err != nil {

@@ -441,3 +441,30 @@ func TestAListThatLacksAServerMakesNoBlackHole(t *testing.T) {
 		t.Errorf("Nodes with a route that is not deleted: %v, want node-1 and node-2", nodes)
 	}
 }
+
+// By a mistake, two Nodes have one pod range: its route stays where it is, as long as its Node is there.
+func TestARouteThatTwoNodesClaimStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	w.knowNodes()
+	w.must(w.create(1))
+	want := w.networkRoutes()
+	w.nodes[1].Spec.PodCIDRs = w.nodes[0].Spec.PodCIDRs
+	w.setAnswer(nil)
+	second := &cloudprovider.Route{TargetNode: "node-2", DestinationCIDR: w.nodes[0].Spec.PodCIDRs[0]}
+	for range 3 {
+		if err := w.routes.CreateRoute(t.Context(), "", "", second); err == nil || !strings.Contains(err.Error(), `that of node "node-1"`) {
+			t.Errorf("got %v", err)
+		}
+		w.must(w.create(1))
+	}
+	if got := w.networkRoutes(); !slices.Equal(got, want) || len(w.writes) > 0 {
+		t.Errorf("routes %v, want %v; writes %v", got, want, w.writes)
+	}
+	w.nodes = w.nodes[1:]
+	w.knowNodes()
+	w.must(w.routes.CreateRoute(t.Context(), "", "", second))
+	if got := w.networkRoutes(); len(got) != 1 || got[0] == want[0] {
+		t.Errorf("routes %v", got)
+	}
+}

@@ -385,6 +385,73 @@ func TestAMachineThatNeverGotAServerIsReplaced(t *testing.T) {
 	}
 }
 
+// stayOff makes each server go off that was just made, and after a power-on if again is set. It counts the power-ons.
+func (w *world) stayOff(again bool) (started *int) {
+	started = new(int)
+	w.setHook(func(after bool, what string) error {
+		isStart := strings.HasSuffix(what, "/actions/poweron")
+		if after && isStart {
+			*started++
+		}
+		if after && (what == "cloud: POST /v1/servers" || isStart && again) {
+			all, err := w.api.Server.All(w.Context())
+			w.must(err)
+			for _, s := range all {
+				_, _, err := w.api.Server.Poweroff(w.Context(), s)
+				w.must(err)
+			}
+		}
+		return nil
+	})
+	return started
+}
+
+func TestAServerThatDoesNotStartIsStartedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	started := w.stayOff(false)
+	d := deployment(1, "cx23")
+	d.Spec.HealthCheck.UnhealthyTimeout = &metav1.Duration{}
+	w.must(w.create(t.Context(), d))
+	w.settle()
+	for range 30 {
+		w.pass()
+	}
+	w.expect(1, "cx23")
+	if *started != 1 || w.uids > 4 { // the deployment, its set, the Machine and its Node
+		t.Errorf("%d starts, %d objects", *started, w.uids)
+	}
+	_, _, err := w.api.Server.Poweroff(t.Context(), w.servers()[0]) // a person
+	w.must(err)
+	w.changed()
+	for range 30 {
+		w.pass()
+	}
+	if *started != 1 {
+		t.Errorf("%d starts", *started)
+	}
+}
+
+func TestMachinesThatNeverStartAreReplacedInPausesThatGrow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	started := w.stayOff(true)
+	d := deployment(1, "cx23")
+	d.Spec.HealthCheck.NodeStartupTimeout = &metav1.Duration{Duration: 2 * time.Minute}
+	w.must(w.create(t.Context(), d))
+	var pauses []int // in minutes
+	w.pass()
+	for last, since := names(w), w.clock.Now(); len(pauses) < 5; w.pass() {
+		if now := names(w); len(now) == 1 && !slices.Equal(now, last) {
+			pauses = append(pauses, int(w.clock.Since(since).Minutes()))
+			last, since = now, w.clock.Now()
+		}
+	}
+	if !slices.Equal(pauses, []int{2, 4, 8, 16, 16}) || *started != 5 {
+		t.Errorf("replaced after %v minutes, %d starts", pauses, *started)
+	}
+}
+
 func names(w *world) (all []string) {
 	for _, m := range w.machines() {
 		all = append(all, m.Name)

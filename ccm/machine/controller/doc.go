@@ -64,7 +64,8 @@ type common struct {
 
 func newCommon(c client.Client, api client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *common {
 	o.Workers, o.Interval, o.Poll = cmp.Or(o.Workers, 10), cmp.Or(o.Interval, 15*time.Minute), cmp.Or(o.Poll, 5*time.Second)
-	return &common{Options: o, Client: c, api: api, events: recorder, clock: clk, absent: newAbsences(),
+	return &common{Options: o, Client: c, api: api, events: recorder, clock: clk, absent: absences{
+		since: map[string]time.Time{}, asked: map[string]bool{}, recognised: map[string]bool{}, shown: map[string]*shown{}},
 		providers: map[string]machine.Provider{}}
 }
 
@@ -115,7 +116,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Complete(&machineDeployments{c}); err != nil {
 		return err
 	}
-	return mgr.Add(&metricsUpdater{c})
+	return mgr.Add(&metricsUpdater{common: c})
 }
 
 const providerIDField = "spec.providerID"

@@ -41,17 +41,16 @@ type absences struct {
 	asked map[string]bool
 	// recognised are the accounts of the cluster's project.
 	recognised map[string]bool
-	// shown is what an account has shown a moment ago, for all Machines that are missing at the same time.
-	shown map[string]shown
+	// shown holds the last look at each account. It serves all Machines that are missing at the same time.
+	shown map[string]*shown
 }
 
+// shown is the last look at an account, also one that failed.
 type shown struct {
+	mu  sync.Mutex // held during a look: others that miss a server of the account wait for it, and nobody else does
 	at  time.Time
 	ids map[string]bool // whether it is there, by provider ID
-}
-
-func newAbsences() absences {
-	return absences{since: map[string]time.Time{}, asked: map[string]bool{}, recognised: map[string]bool{}, shown: map[string]shown{}}
+	err error
 }
 
 // find answers whether the server of a Machine exists, is gone, or whether that is doubtful; nothing else asks. It returns the
@@ -110,10 +109,8 @@ func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Mach
 	if err != nil {
 		return v, err
 	}
-	c.absent.mu.Lock() // also for the list: others that miss a server wait for it
-	defer c.absent.mu.Unlock()
 	order := m.Spec.ProviderID == "" && m.DeletionTimestamp == nil
-	if order && c.absent.recognised[account] {
+	if _, recognised := c.remembers(m, account); order && recognised {
 		return gone.Finding{Answer: gone.Answer{Verdict: gone.Gone, Evidence: "no server has been ordered"}}, nil
 	}
 	known, err := c.known(ctx, m, account)
@@ -124,8 +121,8 @@ func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Mach
 	if err != nil || there[m.Spec.ProviderID] {
 		return gone.Finding{Answer: gone.Answer{Verdict: gone.Exists, Evidence: "a list shows " + m.Spec.ProviderID}}, err
 	}
-	facts := gone.Case{Name: m.Spec.ProviderID, Kind: "servers", Known: len(there), Recognised: c.absent.recognised[account],
-		Asked: c.absent.asked[string(m.UID)], For: gone.Hold,
+	asked, recognised := c.remembers(m, account)
+	facts := gone.Case{Name: m.Spec.ProviderID, Kind: "servers", Known: len(there), Recognised: recognised, Asked: asked, For: gone.Hold,
 		Confirm: fmt.Sprintf("confirm the token: kubectl annotate --overwrite machines.%s -n %s %s %s=%s", v1alpha1.GroupVersion.Group,
 			m.Namespace, m.Name, annotationAccount, account)}
 	if m.Spec.ProviderID == "" {
@@ -137,7 +134,7 @@ func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Mach
 		}
 	}
 	if facts.Missing < facts.Known || facts.Known == 0 {
-		c.absent.recognised[account] = true
+		c.recognise(account)
 	}
 	if !order {
 		facts.For = c.missingFor(m)
@@ -145,8 +142,24 @@ func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Mach
 	return facts.Judge(), nil
 }
 
-// missingFor returns how long the server of a Machine has been missing. The caller holds the lock.
+// remembers reports whether the cloud was asked to remove the server of a Machine, and whether the account is one of the cluster's project.
+func (c *common) remembers(m *v1alpha1.Machine, account string) (asked, recognised bool) {
+	c.absent.mu.Lock()
+	defer c.absent.mu.Unlock()
+	return c.absent.asked[string(m.UID)], c.absent.recognised[account]
+}
+
+// recognise remembers that the account is one of the cluster's project.
+func (c *common) recognise(account string) {
+	c.absent.mu.Lock()
+	defer c.absent.mu.Unlock()
+	c.absent.recognised[account] = true
+}
+
+// missingFor returns how long the server of a Machine has been missing.
 func (c *common) missingFor(m *v1alpha1.Machine) time.Duration {
+	c.absent.mu.Lock()
+	defer c.absent.mu.Unlock()
 	now := c.clock.Now()
 	since, has := c.absent.since[string(m.UID)]
 	if !has {
@@ -155,8 +168,7 @@ func (c *common) missingFor(m *v1alpha1.Machine) time.Duration {
 	return now.Sub(since)
 }
 
-// known returns the provider IDs of the cluster's Nodes and Machines. It recognises the account if a Machine names it. The caller
-// holds the lock.
+// known returns the provider IDs of the cluster's Nodes and Machines. It recognises the account if a Machine names it.
 func (c *common) known(ctx context.Context, m *v1alpha1.Machine, account string) (ids []string, err error) {
 	var machines v1alpha1.MachineList
 	var nodes corev1.NodeList
@@ -166,7 +178,7 @@ func (c *common) known(ctx context.Context, m *v1alpha1.Machine, account string)
 	all := map[string]bool{m.Spec.ProviderID: true}
 	for _, other := range append(machines.Items, *m) {
 		if other.Annotations[annotationAccount] == account {
-			c.absent.recognised[account] = true
+			c.recognise(account)
 		}
 		if other.Spec.ProviderSpec.CloudProvider == m.Spec.ProviderSpec.CloudProvider {
 			all[other.Spec.ProviderID] = true
@@ -179,17 +191,26 @@ func (c *common) known(ctx context.Context, m *v1alpha1.Machine, account string)
 	return slices.Sorted(maps.Keys(all)), nil
 }
 
-// shows tells which of the servers are there, from a list that serves all looks within one Poll. The caller holds the lock.
+// shows tells for each of the servers whether it is there. One list, or its error, serves all looks within one Poll.
 func (c *common) shows(ctx context.Context, p machine.Provider, m *v1alpha1.Machine, account string,
 	known []string) (map[string]bool, error) {
-	last, now := c.absent.shown[account], c.clock.Now()
-	if _, has := last.ids[m.Spec.ProviderID]; now.Sub(last.at) < c.Poll && (has || m.Spec.ProviderID == "") {
-		return last.ids, nil
+	c.absent.mu.Lock()
+	last := c.absent.shown[account]
+	if last == nil {
+		last = &shown{}
+		c.absent.shown[account] = last
 	}
-	ids, err := p.Shows(ctx, m.Spec, known)
-	if err != nil {
-		return nil, err
+	c.absent.mu.Unlock()
+	last.mu.Lock()
+	defer last.mu.Unlock()
+	now := c.clock.Now()
+	_, has := last.ids[m.Spec.ProviderID]
+	if now.Sub(last.at) < c.Poll && (has || m.Spec.ProviderID == "" || last.err != nil) {
+		return last.ids, last.err
 	}
-	c.absent.shown[account] = shown{at: now, ids: ids}
-	return ids, nil
+	last.at = now
+	if last.ids, last.err = p.Shows(ctx, m.Spec, known); last.err != nil {
+		last.at = c.clock.Now() // it may have taken long
+	}
+	return last.ids, last.err
 }

@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 )
@@ -115,6 +118,49 @@ func TestAnotherProjectsTokenDeletesAndOrdersNothing(t *testing.T) {
 		w.settle()
 		w.expect(2, "cx23")
 	}
+}
+
+// held is a provider with a list of all servers that waits.
+type held struct {
+	machine.Provider
+	begun, end chan struct{}
+}
+
+func (h held) Shows(ctx context.Context, spec v1alpha1.MachineSpec, ids []string) (map[string]bool, error) {
+	close(h.begun)
+	<-h.end
+	return h.Provider.Shows(ctx, spec, ids)
+}
+
+// The Machine without a server waits for the list; nothing else does.
+func TestAListWithoutAnAnswerHoldsUpNoOtherMachine(t *testing.T) {
+	t.Parallel()
+	w := pool(t, 2)
+	server := w.servers()[0]
+	w.lose(server)
+	w.silence(true)
+	all := w.machines()
+	lost := slices.IndexFunc(all, func(m v1alpha1.Machine) bool { return m.Name == server.Name })
+	p, err := w.process.provider(&all[lost])
+	w.must(err)
+	h := held{p, make(chan struct{}), make(chan struct{})}
+	w.process.providers[hetzner.Name] = h
+	var done sync.WaitGroup
+	done.Go(func() { w.reconcile(&machines{w.process}, &all[lost]) })
+	<-h.begun
+	other := make(chan struct{})
+	go func() {
+		w.reconcile(&machines{w.process}, &all[1-lost])
+		close(other)
+	}()
+	select {
+	case <-other:
+	case <-time.After(10 * time.Second):
+		t.Error("the other Machine waits, too")
+	}
+	close(h.end)
+	done.Wait()
+	<-other
 }
 
 func TestAnEmptyListAtADeletionLeaksNothing(t *testing.T) {

@@ -28,10 +28,14 @@ const (
 	annotationMachine = "machine.ccm-from-scratch.dev/machine"
 	// annotationFormerUID of a Machine is the UID that its server's label has, if the Machine was restored from a backup.
 	annotationFormerUID = "machine.ccm-from-scratch.dev/former-uid"
+	// annotationStarted of a Machine is when the controller has started its server.
+	annotationStarted = "machine.ccm-from-scratch.dev/started"
 
 	defaultDrainTimeout = 10 * time.Minute
 	// retryFailed is the longest time until a failed Machine is tried again: what it names may exist by then.
 	retryFailed = 10 * time.Minute
+	// startDelay is how long a server that has not joined the cluster is off before it is started: the cloud itself may be about to.
+	startDelay = time.Minute
 )
 
 // reasonGone is the reason of the condition and of the failure of a Machine without its server.
@@ -57,18 +61,13 @@ func (r *machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		}
 	}
 	if _, terminal := errors.AsType[*machine.TerminalError](err); terminal {
-		return ctrl.Result{RequeueAfter: r.untilRetry(&m)}, nil
+		// The pauses double. A Machine that was made during an outage, as with a wrong token, gets its server soon after it.
+		return ctrl.Result{RequeueAfter: min(max(r.clock.Since(m.CreationTimestamp.Time), r.Poll), retryFailed)}, nil
 	}
 	if doubt, is := errors.AsType[*doubtError](err); is {
 		return ctrl.Result{RequeueAfter: doubt.Wait + time.Second}, nil
 	}
 	return result, err
-}
-
-// untilRetry returns when a failed Machine is tried again: in the time that it has existed for, so that the pauses double. A Machine that
-// was made during an outage, such as one with the token of another project, gets its server soon after it.
-func (r *machines) untilRetry(m *v1alpha1.Machine) time.Duration {
-	return min(max(r.clock.Since(m.CreationTimestamp.Time), r.Poll), retryFailed)
 }
 
 // showError writes an error into the status, and records an event if it is news.
@@ -280,6 +279,11 @@ func (r *machines) observe(ctx context.Context, p machine.Provider, m *v1alpha1.
 		r.setCondition(m, v1alpha1.ConditionInstanceReady, metav1.ConditionFalse, "NotRunning",
 			fmt.Sprintf("Server %s is %s", found.ID(), found.Status()))
 	}
+	if m.Status.NodeRef == nil && found.Status() == machine.StatusStopped {
+		if err := r.startOnce(ctx, p, m); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	switch {
 	case node != nil:
 		m.Status.Phase = v1alpha1.PhaseRunning
@@ -295,6 +299,24 @@ func (r *machines) observe(ctx context.Context, p machine.Provider, m *v1alpha1.
 		return ctrl.Result{RequeueAfter: 6 * r.Poll}, nil
 	}
 	return ctrl.Result{RequeueAfter: r.Interval}, nil
+}
+
+// startOnce starts a server that is off and has never had a Node. It may have failed to start (mysticaltech/terraform-hcloud-kube-hetzner
+// issue 49). If it goes off again (syself/cluster-api-provider-hetzner issue 143), a MachineSet replaces its Machine.
+func (r *machines) startOnce(ctx context.Context, p machine.Provider, m *v1alpha1.Machine) error {
+	starter, can := p.(machine.Starter)
+	off := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionInstanceReady)
+	if !can || m.Annotations[annotationStarted] != "" || r.clock.Since(off.LastTransitionTime.Time) < startDelay {
+		return nil
+	}
+	before := m.DeepCopy()
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotationStarted, r.clock.Now().UTC().Format(time.RFC3339))
+	if err := r.patch(ctx, m, before); err != nil {
+		return err
+	}
+	r.events.Eventf(m, nil, corev1.EventTypeWarning, "Starting", "Reconcile",
+		"Server %s is off and has not joined the cluster: starting it", m.Spec.ProviderID)
+	return starter.Start(ctx, m)
 }
 
 // delete drains the Node, removes the server, and lets the Machine go.

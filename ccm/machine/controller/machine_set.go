@@ -47,12 +47,11 @@ func (r *machineSets) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Res
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	now := r.clock.Now()
+	now, before := r.clock.Now(), set.DeepCopy()
 	healthy, next, err := r.replaceUnhealthy(ctx, &set, own, now)
 	if err == nil {
 		err = r.scale(ctx, &set, healthy)
 	}
-	before := set.DeepCopy()
 	until := r.show(&set, own, now)
 	if !equality.Semantic.DeepEqual(before.Status, set.Status) {
 		if err := client.IgnoreNotFound(r.Status().Patch(ctx, &set, client.MergeFrom(before))); err != nil {
@@ -102,7 +101,7 @@ func (r *machineSets) replaceUnhealthy(ctx context.Context, set *v1alpha1.Machin
 	now time.Time) (healthy []*v1alpha1.Machine, next time.Duration, err error) {
 	var gone, unhealthy []*v1alpha1.Machine
 	for _, m := range own {
-		bad, wait := isUnhealthy(set.Spec.HealthCheck, m, now)
+		bad, wait := isUnhealthy(set, m, now)
 		next = earliest(next, wait)
 		if bad { // the Machine's status may be older than the Node's
 			node, err := r.node(ctx, m)
@@ -138,13 +137,18 @@ func (r *machineSets) replaceUnhealthy(ctx context.Context, set *v1alpha1.Machin
 		if err := r.deleteMachine(ctx, m); err != nil {
 			return nil, next, err
 		}
+		if m.Status.NodeRef == nil {
+			set.Status.FailedStarts++
+		}
 	}
 	return healthy, next, nil
 }
 
 // isUnhealthy reports whether a Machine has no ready Node for too long, else after which time that may be; 0 is never.
-func isUnhealthy(h v1alpha1.HealthCheck, m *v1alpha1.Machine, now time.Time) (bool, time.Duration) {
-	since, timeout := m.CreationTimestamp.Time, duration(h.NodeStartupTimeout, defaultStartupTimeout)
+// A Machine that replaces one without a Node has twice the time of that one, up to eight times the timeout.
+func isUnhealthy(set *v1alpha1.MachineSet, m *v1alpha1.Machine, now time.Time) (bool, time.Duration) {
+	h := set.Spec.HealthCheck
+	since, timeout := m.CreationTimestamp.Time, duration(h.NodeStartupTimeout, defaultStartupTimeout)<<min(set.Status.FailedStarts, 3)
 	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionNodeReady)
 	if c != nil && c.Status == metav1.ConditionTrue {
 		return false, 0
@@ -244,7 +248,7 @@ func isMachineReady(m *v1alpha1.Machine) bool {
 
 // show writes the status. It returns the time after which another Machine becomes available; 0 is never.
 func (r *machineSets) show(set *v1alpha1.MachineSet, own []*v1alpha1.Machine, now time.Time) (next time.Duration) {
-	s := v1alpha1.MachineSetStatus{Replicas: int32(len(own)), ObservedGeneration: set.Generation,
+	s := v1alpha1.MachineSetStatus{Replicas: int32(len(own)), ObservedGeneration: set.Generation, FailedStarts: set.Status.FailedStarts,
 		Selector: labels.Set(set.Spec.Selector.MatchLabels).String()}
 	for _, m := range own {
 		if !isMachineReady(m) {
@@ -258,6 +262,9 @@ func (r *machineSets) show(set *v1alpha1.MachineSet, own []*v1alpha1.Machine, no
 		} else {
 			next = earliest(next, wait)
 		}
+	}
+	if int(s.ReadyReplicas) >= replicas(set.Spec.Replicas) {
+		s.FailedStarts = 0
 	}
 	set.Status = s
 	return next

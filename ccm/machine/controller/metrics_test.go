@@ -3,8 +3,11 @@ package controller
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
@@ -55,12 +58,45 @@ func TestMetricsCountMachines(t *testing.T) {
 			map[string]float64{}, map[string]float64{}},
 	} {
 		step.do()
-		w.must((&metricsUpdater{w.process}).update(t.Context()))
+		w.must((&metricsUpdater{common: w.process}).update(t.Context()))
 		if got := gauges(t, "machine_controller_machines"); !maps.Equal(got, step.machines) {
 			t.Errorf("%s: %v, want %v", step.name, got, step.machines)
 		}
 		if got := gauges(t, "machine_controller_hetzner_machines"); !maps.Equal(got, step.hetzner) {
 			t.Errorf("%s: the provider's are %v, want %v", step.name, got, step.hetzner)
 		}
+	}
+}
+
+// TestAServerThatOutlivesItsMachineIsShown is not parallel: all processes of a test binary share the metrics.
+func TestAServerThatOutlivesItsMachineIsShown(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.create(t.Context(), deployment(2, "cx23")))
+	w.settle()
+	lost := &w.machines()[0]
+	w.must(w.objects.Patch(t.Context(), lost, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	w.must(w.objects.Delete(t.Context(), lost))
+	u := &metricsUpdater{common: w.process}
+	for look, want := range []float64{0, 1, 1} { // Machines and Nodes are listed one after the other
+		w.must(u.update(t.Context()))
+		if got := gauges(t, "machine_controller_servers_orphaned")[""]; got != want {
+			t.Errorf("look %d: %v, want %v", look, got, want)
+		}
+	}
+	var told []string
+	for len(w.events.Events) > 0 {
+		if e := <-w.events.Events; strings.Contains(e, "Orphaned") {
+			told = append(told, e)
+		}
+	}
+	if len(told) != 1 || !strings.Contains(told[0], lost.Name) || !strings.Contains(told[0], lost.Spec.ProviderID) {
+		t.Errorf("events %q", told)
+	}
+	for _, node := range w.nodes() {
+		w.must(w.objects.Delete(t.Context(), &node))
+	}
+	w.must(u.update(t.Context()))
+	if got := gauges(t, "machine_controller_servers_orphaned")[""]; got != 0 {
+		t.Errorf("without its Node: %v", got)
 	}
 }

@@ -87,10 +87,10 @@ func (r *machines) showNode(m *v1alpha1.Machine, node *corev1.Node) {
 // drain makes a Node unschedulable, has load balancers no longer use it, and evicts its pods. It returns true when no pod is left
 // that had to go, or when the time is over.
 func (r *machines) drain(ctx context.Context, m *v1alpha1.Machine, node *corev1.Node) (bool, error) {
-	if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; !excluded || !node.Spec.Unschedulable {
+	if node.Labels[corev1.LabelNodeExcludeBalancers] != nodeinfo.Drained || !node.Spec.Unschedulable {
 		before := node.DeepCopy()
 		node.Spec.Unschedulable = true
-		metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelNodeExcludeBalancers, "")
+		metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelNodeExcludeBalancers, nodeinfo.Drained)
 		if err := r.Patch(ctx, node, client.MergeFrom(before)); err != nil {
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		}

@@ -198,7 +198,7 @@ func (s *sim) silenceOne(n int) {
 	}
 }
 
-// beginIncident makes the API misbehave for some minutes, less than five: it says that servers are gone, or it fails.
+// beginIncident makes the API misbehave for some minutes, less than five: it says that servers are gone, it fails, or it does not answer.
 func (s *sim) beginIncident(n int) {
 	if s.incident != nil || s.incidentEnds.Add(time.Minute).After(time.Now()) {
 		return
@@ -214,10 +214,11 @@ func (s *sim) beginIncident(n int) {
 		}
 		return emptyAPI(after, what)
 	}
-	if n%10 == 9 {
+	refused := map[int]error{9: &refusal{500 + n%4, ""}, 8: errSilent}[n%10]
+	if refused != nil {
 		s.incident = func(after bool, what string) error {
-			if strings.HasPrefix(what, "cloud: ") && !after {
-				return &refusal{500 + n%4, ""}
+			if strings.HasPrefix(what, "cloud: ") && after == (n%20 == 18) {
+				return refused
 			}
 			return nil
 		}

@@ -67,7 +67,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var errDead = errors.New("the process is dead")
+var (
+	errDead   = errors.New("the process is dead")
+	errSilent = errors.New("the cloud does not answer") // until the client gives up
+)
 
 // world is a cloud, a Kubernetes API and a process of the controllers. Servers become Nodes.
 type world struct {
@@ -322,7 +325,7 @@ func (w *world) serveCloud(rw http.ResponseWriter, r *http.Request) {
 		_, _ = rw.Write([]byte(refusal.body))
 		return
 	case err != nil:
-		panic(http.ErrAbortHandler)
+		abort(r, err)
 	}
 	answer := httptest.NewRecorder()
 	w.cloud.Handler().ServeHTTP(answer, r)
@@ -330,11 +333,19 @@ func (w *world) serveCloud(rw http.ResponseWriter, r *http.Request) {
 		w.changed()
 	}
 	if err := w.call(true, what); err != nil {
-		panic(http.ErrAbortHandler)
+		abort(r, err)
 	}
 	maps.Copy(rw.Header(), answer.Header())
 	rw.WriteHeader(answer.Code)
 	_, _ = rw.Write(answer.Body.Bytes())
+}
+
+// abort ends a connection without an answer, at once or when the client gives up.
+func abort(r *http.Request, err error) {
+	if errors.Is(err, errSilent) {
+		<-r.Context().Done()
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // pass lets all controllers look once at everything, and the cluster's own parts do their work.

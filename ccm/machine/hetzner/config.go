@@ -36,6 +36,9 @@ type Config struct {
 	SSHKeys []v1alpha1.ConfigValue `json:"sshKeys,omitempty"`
 	// PlacementGroup is the name or the ID of a placement group.
 	PlacementGroup v1alpha1.ConfigValue `json:"placementGroup,omitzero"`
+	// PlacementGroupPrefix has the server join a placement group of type spread with a name of this, a hyphen and a number. One is made if
+	// none has room: a group holds ten servers. Empty groups stay, and cost nothing.
+	PlacementGroupPrefix v1alpha1.ConfigValue `json:"placementGroupPrefix,omitzero"`
 	// Labels are added to the server's.
 	Labels map[string]string `json:"labels,omitempty"`
 	// AssignPublicIPv4 and AssignPublicIPv6 give the server public addresses. Default: true.
@@ -48,7 +51,7 @@ type settings struct {
 	token, endpoint                   string
 	serverType, location, image       string
 	networks, firewalls, keys         []string
-	placementGroup                    string
+	placementGroup, groupPrefix       string
 	labels                            map[string]string
 	assignPublicIPv4, assignPublicIP6 bool
 }
@@ -96,7 +99,7 @@ func (p *provider) read(ctx context.Context, spec v1alpha1.MachineSpec) (s setti
 		token: text(c.Token, "HCLOUD_TOKEN"), endpoint: text(c.Endpoint, "HCLOUD_ENDPOINT"),
 		serverType: text(c.ServerType, ""), location: text(c.Location, ""), image: text(c.Image, ""),
 		networks: texts(c.Networks), firewalls: texts(c.Firewalls), keys: texts(c.SSHKeys),
-		placementGroup: text(c.PlacementGroup, ""), labels: c.Labels,
+		placementGroup: text(c.PlacementGroup, ""), groupPrefix: text(c.PlacementGroupPrefix, ""), labels: c.Labels,
 		assignPublicIPv4: ptr.Deref(c.AssignPublicIPv4, true), assignPublicIP6: ptr.Deref(c.AssignPublicIPv6, true),
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -107,6 +110,8 @@ func (p *provider) read(ctx context.Context, spec v1alpha1.MachineSpec) (s setti
 		return s, errors.New("there is no API token: set cloudProviderSpec.token, or the variable HCLOUD_TOKEN of the machine controller")
 	case s.serverType == "":
 		return s, machine.Invalid("cloudProviderSpec.serverType is missing: set it to a server type, such as cx23")
+	case s.placementGroup != "" && s.groupPrefix != "":
+		return s, machine.Invalid("cloudProviderSpec.placementGroup and placementGroupPrefix exclude each other: set one of them")
 	case !s.assignPublicIPv4 && !s.assignPublicIP6 && len(s.networks) == 0:
 		return s, machine.Invalid("the server would have no address: set cloudProviderSpec.networks, assignPublicIPv4 or assignPublicIPv6")
 	}

@@ -18,6 +18,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,9 @@ const (
 	// LabelName is the name of the Machine, for people.
 	LabelName = "machine.ccm-from-scratch.dev/name"
 )
+
+// requestTimeout limits a request until its whole answer is there, as in the CCM. After a creation without one, Get looks for the server.
+const requestTimeout = 10 * time.Second
 
 // actionTimeout is how long Create and Cleanup wait for actions. What takes longer is looked for later.
 const actionTimeout = 30 * time.Second
@@ -94,7 +98,7 @@ func (p *provider) client(ctx context.Context, spec v1alpha1.MachineSpec) (*hclo
 	c := p.clients[key]
 	if c == nil {
 		opts := []hcloud.ClientOption{hcloud.WithToken(s.token), hcloud.WithApplication("machine-controller", ccm.Version()),
-			hcloud.WithHTTPClient(&http.Client{Transport: stableErrors{}}),
+			hcloud.WithHTTPClient(&http.Client{Transport: stableErrors{}, Timeout: requestTimeout}),
 			// the controller tries again, with growing delays
 			hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 1, BackoffFunc: hcloud.ConstantBackoff(200 * time.Millisecond)})}
 		if s.endpoint != "" {
@@ -264,6 +268,11 @@ func (p *provider) Create(ctx context.Context, m *v1alpha1.Machine, _ *machine.D
 	if err != nil {
 		return nil, err
 	}
+	if s.groupPrefix != "" {
+		if found.group, err = groupWithRoom(ctx, c, s.groupPrefix); err != nil {
+			return nil, err
+		}
+	}
 	opts := hcloud.ServerCreateOpts{
 		Name: m.Name, UserData: userData, ServerType: &hcloud.ServerType{Name: s.serverType}, Image: imageOf(s.image),
 		Labels:   labels.Merge(s.labels, labels.Set{LabelUID: string(m.UID), LabelName: m.Name}),
@@ -298,6 +307,34 @@ func (p *provider) Create(ctx context.Context, m *v1alpha1.Machine, _ *machine.D
 	return p.instance(m, []*hcloud.Server{created.Server})
 }
 
+// maxGroup is the number of servers that a placement group of type spread holds:
+// https://docs.hetzner.com/cloud/placement-groups/overview/#limits
+const maxGroup = 10
+
+// groupWithRoom returns a placement group with a prefix in its name and room for a server, or makes one.
+func groupWithRoom(ctx context.Context, c *hcloud.Client, prefix string) (*hcloud.PlacementGroup, error) {
+	all, err := c.PlacementGroup.AllWithOpts(ctx, hcloud.PlacementGroupListOpts{Type: hcloud.PlacementGroupTypeSpread})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list placement groups: %w", err)
+	}
+	taken := map[string]bool{}
+	for _, g := range all {
+		if taken[g.Name] = true; strings.HasPrefix(g.Name, prefix+"-") && len(g.Servers) < maxGroup {
+			return g, nil
+		}
+	}
+	n := 1
+	for taken[fmt.Sprintf("%s-%d", prefix, n)] {
+		n++
+	}
+	made, _, err := c.PlacementGroup.Create(ctx, hcloud.PlacementGroupCreateOpts{Name: fmt.Sprintf("%s-%d", prefix, n),
+		Type: hcloud.PlacementGroupTypeSpread})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a placement group: %w", err)
+	}
+	return made.PlacementGroup, nil
+}
+
 // imageOf returns an image by its name or its ID. The API takes the one of the server type's architecture.
 func imageOf(nameOrID string) *hcloud.Image {
 	if id, err := strconv.ParseInt(nameOrID, 10, 64); err == nil {
@@ -316,6 +353,17 @@ func createError(m *v1alpha1.Machine, err error) error {
 		return fmt.Errorf("cannot create the server: another server of the project has the name %s: rename or delete it: %w", m.Name, err)
 	}
 	return fmt.Errorf("cannot create the server: %w", err)
+}
+
+// Start implements [machine.Starter].
+func (p *provider) Start(ctx context.Context, m *v1alpha1.Machine) error {
+	own, c, _, err := p.servers(ctx, m)
+	for _, server := range own {
+		if _, _, failed := c.Server.Poweron(ctx, server); failed != nil {
+			err = errors.Join(err, fmt.Errorf("cannot start server %d: %w", server.ID, failed))
+		}
+	}
+	return err
 }
 
 // Cleanup implements [machine.Provider]. It waits until no load balancer has the server as a target, for a limited time.

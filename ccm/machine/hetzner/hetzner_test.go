@@ -124,6 +124,26 @@ func TestCreateMakesTheServerThatTheSpecDescribes(t *testing.T) {
 	}
 }
 
+func TestPlacementGroupsAreMadeOnDemand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for n := range 21 {
+		m := w.machineWith(`{"serverType": "cx23", "placementGroupPrefix": "pool"}`)
+		m.Name, m.UID = fmt.Sprintf("node-%d", n), types.UID(fmt.Sprintf("uid-%d", n))
+		_, err := w.p.Create(w.ctx, m, nil, "")
+		w.must(err)
+	}
+	groups, err := w.api.PlacementGroup.All(w.ctx)
+	w.must(err)
+	sizes := map[string]int{}
+	for _, g := range groups {
+		sizes[g.Name] = len(g.Servers)
+	}
+	if !maps.Equal(sizes, map[string]int{"pool-1": 10, "pool-2": 10, "pool-3": 1}) {
+		t.Errorf("groups %v", sizes)
+	}
+}
+
 func TestCreateNeverMakesASecondServer(t *testing.T) {
 	for name, effect := range map[string]fault.Effect{"lost answer": fault.LoseAnswer(), "503 after": fault.CutBody(3)} {
 		t.Run(name, func(t *testing.T) {
@@ -367,6 +387,7 @@ func TestValidateSaysWhatToChange(t *testing.T) {
 		`{"serverType": "cx23", "networks": ["nothing"]}`:                                 `no network "nothing"`,
 		`{"serverType": "cx23", "firewalls": ["nothing"]}`:                                `no firewall "nothing"`,
 		`{"serverType": "cx23", "sshKeys": ["nothing"]}`:                                  `no SSH key "nothing"`,
+		`{"serverType": "cx23", "placementGroup": "a", "placementGroupPrefix": "b"}`:      "exclude each other",
 		`{"serverType": "cx23", "placementGroup": "nothing"}`:                             `no placement group "nothing"`,
 		`{"serverType": "cx23", "labels": {"machine.ccm-from-scratch.dev/uid": "other"}}`: "reserved",
 		`{"serverType": "cx23", "labels": {"a b": "c"}}`:                                  "labels",

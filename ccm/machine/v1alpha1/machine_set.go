@@ -81,7 +81,8 @@ type MachineTemplate struct {
 
 // HealthCheck says when a Machine is replaced: it is deleted, and the MachineSet makes another one.
 type HealthCheck struct {
-	// NodeStartupTimeout is how long a new Machine may have no Node that is ready. Default: 20m. Zero switches this off.
+	// NodeStartupTimeout is how long a new Machine may have no Node that is ready. Default: 20m. Zero switches this off. While Machines
+	// are replaced that never had a Node, each has twice the time of the last one, up to eight times this.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -112,6 +113,9 @@ type MachineSetStatus struct {
 	// AvailableReplicas is the number of Machines whose Node has been ready for MinReadySeconds.
 	// +optional
 	AvailableReplicas int32 `json:"availableReplicas"`
+	// FailedStarts is the number of Machines that were replaced without ever having had a Node, since all were ready.
+	// +optional
+	FailedStarts int32 `json:"failedStarts,omitempty"`
 	// Selector is the selector as a text, for the scale subresource.
 	// +optional
 	Selector string `json:"selector,omitempty"`

@@ -28,7 +28,7 @@ func (g *guard) checkRemoval(action string, body []byte, lb *hcloud.LoadBalancer
 	want := g.wantedTargets(s, lb, g.world.kube.nodes())
 	healthy := g.healthyAt[lb.ID]
 	i := slices.IndexFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.Server != nil && t.Server.Server.ID == id })
-	if i < 0 || !isHealthy(lb.Targets[i]) || len(want) == 0 || slices.Contains(want, id) || g.mustLeave(s, lb) ||
+	if i < 0 || !isHealthy(lb.Targets[i]) || slices.Contains(want, id) || g.mustLeave(s, lb) ||
 		!slices.ContainsFunc(lb.Services, func(l hcloud.LoadBalancerService) bool { return !g.isNew(lb, l.ListenPort) }) {
 		return
 	}

@@ -40,6 +40,7 @@ type guard struct {
 	steady   string          // see setSteady
 	refused  bool            // see setRefused
 	forced   map[string]bool // UIDs of Services whose finalizer a person has removed
+	sudden   map[string]bool // those of them that nobody had deleted before
 	lbs      map[int64]*hcloud.LoadBalancer
 	servers  map[int64]*hcloud.Server
 	networks map[int64]*hcloud.Network
@@ -74,16 +75,15 @@ type guard struct {
 	portsAt map[lbPort]time.Time // since when load balancers have their ports
 	// hidden is when a Service last asked that its load balancer leaves the public interface or its network, by UID.
 	hidden map[string]time.Time
-	// settings are the last annotations of each Service; settingsFrom is the UID of the former owner with whose settings a load
-	// balancer was inherited.
-	settings     map[string][]map[string]string
-	settingsFrom map[int64]string
+	// settings are the last annotations of each Service; inherited are those that a load balancer may have from its former owners.
+	settings  map[string][]map[string]string
+	inherited map[int64][]map[string]string
 	// low is the smallest number of targets that each load balancer had or should have had since all was quiet.
 	low map[int64]int
 }
 
 func newGuard(w *world) *guard {
-	return &guard{world: w, forced: map[string]bool{}, unfit: map[string]bool{},
+	return &guard{world: w, forced: map[string]bool{}, sudden: map[string]bool{}, unfit: map[string]bool{},
 		lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{}, networks: map[int64]*hcloud.Network{},
 		others: map[string]bool{}, ended: map[int64]time.Time{},
 		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{},
@@ -92,7 +92,7 @@ func newGuard(w *world) *guard {
 		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{},
 		healthyAt: map[int64]map[int64]time.Time{}, left: map[int64][]time.Time{},
 		taken: map[takenTarget]taking{}, portsAt: map[lbPort]time.Time{}, hidden: map[string]time.Time{},
-		settings: map[string][]map[string]string{}, settingsFrom: map[int64]string{}}
+		settings: map[string][]map[string]string{}, inherited: map[int64][]map[string]string{}}
 }
 
 // fail records the first failure. The caller holds mu.
@@ -222,7 +222,9 @@ func (g *guard) checkTargets(before, after *hcloud.LoadBalancer) {
 	low, known := g.low[after.ID]
 	had, has := serverTargets(before), serverTargets(after)
 	if s := g.ownerOf(after); !known || len(has) >= len(had) || s != nil && g.mustLeave(s, before) ||
-		len(before.Services) == 0 || // it serves nothing, such as that of an heir
+		!slices.ContainsFunc(before.Services, func(l hcloud.LoadBalancerService) bool {
+			return time.Since(g.portsAt[lbPort{after.ID, l.ListenPort}]) > 15*time.Second
+		}) || // it serves nothing, such as that of an heir, or no target has been checked yet
 		g.forced[after.Labels[uidLabel]] { // a protected load balancer of a Service that has vanished follows the Nodes
 		return
 	}
@@ -485,6 +487,9 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 	case s == nil && !isPersons && len(guests) == 0 && !vanished && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]) &&
 		g.long(g.ended[lb.ID]) && !g.forced[lb.Labels[uidLabel]]:
 		g.fail("foreign", "%s: it belongs to no Service", what)
+	}
+	if c.method == http.MethodDelete && g.sudden[lb.Labels[uidLabel]] {
+		g.fail("deletion", "%s: nobody has asked for it: its Service has vanished", what)
 	}
 	if c.method != http.MethodDelete || s == nil {
 		return

@@ -85,6 +85,7 @@ func removeByForce(w *world, who string, _, _ int) {
 	w.withService(who, func(s *corev1.Service) {
 		w.guard.mu.Lock()
 		w.guard.forced[string(s.UID)] = true
+		w.guard.sudden[string(s.UID)] = s.DeletionTimestamp == nil && wantsOurs(s)
 		w.guard.mu.Unlock()
 		s.Finalizers = nil
 		w.kube.deleteService(s)

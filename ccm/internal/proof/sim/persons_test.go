@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -59,15 +60,19 @@ func togglePublic(w *world, lb *hcloud.LoadBalancer, _ int) error {
 	return err
 }
 
-// removeLabel takes a load balancer away from its Service: only the label, or all of ours.
+// removeLabel takes a load balancer away from its Service: only the label, or all of ours. One that the Service names is Terraform's.
+// Terraform replaces all labels, or all but the production CCM's, and means nothing by it.
 func removeLabel(w *world, lb *hcloud.LoadBalancer, n int) error {
 	labels := maps.Clone(lb.Labels)
 	delete(labels, uidLabel)
+	s := w.guard.ownerOf(lb)
+	named := n%2 == 1 && s != nil && slices.Contains([]string{setting(s, "name"), setting(s, "adopt")}, lb.Name)
 	if n%2 == 1 {
-		labels = map[string]string{}
+		const theirs = "hcloud-ccm/service-uid"
+		maps.DeleteFunc(labels, func(key, _ string) bool { return !named || n%4 == 1 || key != theirs })
 	}
 	_, _, err := w.api.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
-	if err == nil {
+	if err == nil && !named {
 		w.guard.released[lb.ID] = time.Now()
 	}
 	return err

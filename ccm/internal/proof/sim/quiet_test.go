@@ -81,12 +81,12 @@ func (g *guard) quiet() error {
 				protected[c.ID] = protected[c.ID] || lb.Protection.Delete
 			}
 		}
-		if uid != "" && g.person[lb.ID].IsZero() && g.serviceByUID(uid) == nil && !lb.Protection.Delete {
+		if uid != "" && g.person[lb.ID].IsZero() && g.serviceByUID(uid) == nil && !lb.Protection.Delete && !g.sudden[uid] {
 			return fmt.Errorf("load balancer %d (%s) is an orphan of %s", lb.ID, lb.Name, uid)
 		}
 	}
 	for id, c := range g.certs {
-		if uid := c.Labels[uidLabel]; uid != "" && g.serviceByUID(uid) == nil && !protected[id] {
+		if uid := c.Labels[uidLabel]; uid != "" && g.serviceByUID(uid) == nil && !protected[id] && !g.sudden[uid] {
 			return fmt.Errorf("certificate %d is an orphan of %s", id, uid)
 		}
 	}
@@ -145,7 +145,7 @@ func (g *guard) quietLoadBalancer(s *corev1.Service, lb *hcloud.LoadBalancer,
 	checks []func(*corev1.Service, *hcloud.LoadBalancer) error) error {
 	if isPrivate(s) && lb.PublicNet.Enabled &&
 		slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.IP != nil }) {
-		checks = checks[:1] // a person's targets of type ip keep the public interface, and new ports wait
+		checks = checks[:2] // a person's targets of type ip keep the public interface
 	}
 	for _, check := range checks {
 		if err := check(s, lb); err != nil {
@@ -178,13 +178,10 @@ func (g *guard) mayHaveNone(s *corev1.Service) bool {
 		owner := lb.Labels[uidLabel]
 		joins := isShared(s) && plan.RecordOf(lb).Shared && lb.PublicNet.Enabled != isPrivate(s) && !mayBeIts(s, lb) &&
 			!g.contradicts(s, lb) && (owner == "" || g.serviceByUID(owner) != nil) // a Service that has vanished is not joined
-		return lb.Name == name && (released || owner != "" && !joins || !chosen || mayBeIts(s, lb))
+		former := lb.Labels["ccm-from-scratch/last-owner"] != "" && mayBeIts(s, lb)
+		return lb.Name == name && (released || owner != "" && !joins || !chosen || former)
 	})
-	// The service controller deletes what a vanished Service of the same name has left first.
-	protected := slices.ContainsFunc(g.sortedLBs(), func(lb *hcloud.LoadBalancer) bool {
-		return lb.Protection.Delete && g.forced[lb.Labels[uidLabel]] && strings.HasPrefix(lb.Labels[uidLabel], "uid-"+s.Name+"-")
-	})
-	return taken || protected || isMistyped(s) || g.addressTaken(s) || g.domainsTaken(s)
+	return taken || isMistyped(s) || g.addressTaken(s) || g.domainsTaken(s)
 }
 
 // domainsTaken reports whether the managed certificate of the Service's domains is not its own. A project has one for the same.
@@ -255,11 +252,8 @@ func (g *guard) isLastHealthy(lb *hcloud.LoadBalancer, id int64) bool {
 			healthy = append(healthy, t.Server.Server.ID)
 		}
 	}
-	nodes := g.world.kube.nodes()
-	want := g.wantedTargets(g.ownerOf(lb), lb, nodes)
-	// Also if none of those that are wanted has a route yet.
-	chosen := slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return !isExcluded(n) && n.DeletionTimestamp == nil })
-	return slices.Equal(healthy, []int64{id}) && chosen && !slices.Contains(want, id)
+	want := g.wantedTargets(g.ownerOf(lb), lb, g.world.kube.nodes())
+	return slices.Equal(healthy, []int64{id}) && !slices.Contains(want, id)
 }
 
 // quietPorts compares the ports. One that a mistyped setting keeps waiting may be missing, and so may one for which there is no
@@ -286,9 +280,14 @@ func (g *guard) quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 			continue
 		}
 		l, there := has[int(p.Port)]
-		// A Service that wants to be private, on a load balancer that others have made public, gets no further ports.
+		// A Service that wants to be private has no ports on a load balancer that others hold public.
 		asked := g.serviceByUID(string(s.UID))
-		if !there && asked != nil && isPrivate(asked) && lb.PublicNet.Enabled {
+		if asked != nil && isPrivate(asked) && lb.PublicNet.Enabled {
+			certain := setting(asked, "disable-public-network") == "true" && // and not mistyped, nor of an adoption that has just begun
+				(isGuest(lb, s) || lb.Labels["ccm-from-scratch/last-owner"] == string(s.UID))
+			if there && certain && l.DestinationPort == int(p.NodePort) {
+				return fmt.Errorf("port %d is open, although the Service is private", p.Port)
+			}
 			continue
 		}
 		if !there && !isMistyped(s) && len(has) < lb.LoadBalancerType.MaxServices {

@@ -14,8 +14,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-// This file says whose settings a shared load balancer has. When its owner goes, those of the load balancer as a whole stay, until
-// the heir has the same.
+// This file says whose settings a shared load balancer has. When its owner goes, those of the load balancer as a whole stay, except
+// those that the heir has annotations for.
 
 // commonNames are the annotations about a load balancer as a whole that Services here have.
 var commonNames = []string{"type", "algorithm-type", "disable-public-network", "use-private-ip", "private-ipv4", "labels",
@@ -36,6 +36,11 @@ func (g *guard) seen(s *corev1.Service) {
 	all := g.settings[string(s.UID)]
 	if len(all) == 0 || !maps.Equal(all[len(all)-1], s.Annotations) {
 		g.settings[string(s.UID)] = append(all[max(0, len(all)-2):], maps.Clone(s.Annotations))
+		for id, from := range g.inherited {
+			if lb := g.lbs[id]; lb != nil && lb.Labels[uidLabel] == string(s.UID) {
+				g.inherited[id] = over(from, map[string]string{}, s.Annotations) // whether the CCM records these, is not known
+			}
+		}
 	}
 }
 
@@ -50,71 +55,59 @@ func (g *guard) ownerChanges(before, after *hcloud.LoadBalancer) {
 			g.allow(heir, port) // the guest's port was public
 		}
 	}
-	switch {
-	case was == "":
-		delete(g.settingsFrom, after.ID)
+	if was == "" {
+		delete(g.inherited, after.ID)
 		if _, known := g.low[after.ID]; known {
 			g.noteLow(after, false) // of what has changed while it had no owner, no note was taken
 		}
-	case g.settingsFrom[after.ID] == "" || g.decides(was, after):
-		g.settingsFrom[after.ID] = was
+		return
 	}
+	from := g.inherited[after.ID]
+	if from == nil {
+		from = []map[string]string{{}}
+	}
+	from = over(from, g.settings[was]...)
+	g.inherited[after.ID] = over(from, append([]map[string]string{{}}, g.settings[after.Labels[uidLabel]]...)...)
 }
 
-// settled is called when all is quiet. An owner with the settings of the former one has decided by now, also about what it changes later.
+// over returns the different settings that an owner with one of these annotations has on a load balancer that it inherits.
+func over(inherited []map[string]string, annotations ...map[string]string) (all []map[string]string) {
+	for _, own := range annotations {
+		for _, values := range inherited {
+			values = maps.Clone(values)
+			maps.Copy(values, commonOf(own))
+			if !slices.ContainsFunc(all, func(other map[string]string) bool { return maps.Equal(values, other) }) {
+				all = append(all, values)
+			}
+		}
+	}
+	return all
+}
+
+// settled is called when all is quiet: by now the owner has recorded its settings.
 func (g *guard) settled() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for id, from := range g.settingsFrom {
-		lb := g.lbs[id]
-		if lb == nil {
-			continue
-		}
-		s := g.serviceByUID(lb.Labels[uidLabel])
-		if s != nil && !slices.ContainsFunc(g.settings[from], func(other map[string]string) bool {
-			return !maps.Equal(commonOf(s.Annotations), commonOf(other))
-		}) {
-			delete(g.settingsFrom, id)
+	for id, from := range g.inherited {
+		if lb := g.lbs[id]; lb != nil {
+			if s := g.serviceByUID(lb.Labels[uidLabel]); s != nil {
+				g.inherited[id] = over(from, s.Annotations)
+			}
 		}
 	}
-}
-
-// decides reports whether the settings of the Service are those of the load balancer.
-func (g *guard) decides(uid string, lb *hcloud.LoadBalancer) bool {
-	from := g.settingsFrom[lb.ID]
-	if from == "" || from == uid || len(g.settings[uid]) == 0 {
-		return true
-	}
-	for _, own := range g.settings[uid] {
-		if slices.ContainsFunc(g.settings[from], func(other map[string]string) bool { return maps.Equal(commonOf(own), commonOf(other)) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // served returns the Service with the settings that it has on its load balancer: all that are possible, the most probable last.
 func (g *guard) asServed(s *corev1.Service, lb *hcloud.LoadBalancer) (all []*corev1.Service) {
-	from := g.settingsFrom[lb.ID]
-	if s == nil || from == "" || from == string(s.UID) || len(g.settings[from]) == 0 {
+	if s == nil || len(g.inherited[lb.ID]) == 0 || lb.Labels[uidLabel] != string(s.UID) {
 		return []*corev1.Service{s}
 	}
-	for _, annotations := range g.settings[from] {
+	for _, values := range over(g.inherited[lb.ID], s.Annotations) {
 		one := s.DeepCopy()
-		for _, name := range commonNames {
-			delete(one.Annotations, prefix+name)
-		}
-		for name, value := range commonOf(annotations) {
+		for name, value := range values {
 			metav1.SetMetaDataAnnotation(&one.ObjectMeta, prefix+name, value)
 		}
-		if isPrivate(s) && !isPrivate(one) { // it contradicts the former owner, so that the public interface stays as it is
-			all = append(all, one.DeepCopy())
-			metav1.SetMetaDataAnnotation(&all[len(all)-1].ObjectMeta, prefix+"disable-public-network", "true")
-		}
 		all = append(all, one)
-	}
-	if g.decides(string(s.UID), lb) {
-		all = append(all, s)
 	}
 	return all
 }

@@ -31,6 +31,7 @@ var troubles = map[string]act{
 	"lists empty":   func(w *world, _ string, n, _ int) { w.emptyLists(n) },
 	"leader":        func(w *world, _ string, n, _ int) { w.changeLeader(n%3 == 0) },
 	"pool full":     func(w *world, _ string, _, _ int) { w.fillPool() },
+	"exclude late":  func(w *world, _ string, n, _ int) { w.excludeLate(n) },
 	"others hang":   func(w *world, _ string, n, _ int) { w.othersHang(n) },
 	"rate limited":  func(w *world, _ string, n, _ int) { w.rateLimited(n) },
 	"server vanish": vanish,
@@ -212,6 +213,44 @@ func (w *world) othersHang(n int) {
 		if err := w.guard.quietPorts(w.kube.service(served.Name), lb); err != nil {
 			w.guard.fail("waits", "15 s after a change of the Service %s, while other load balancers hang: %v", served.Name, err)
 		}
+	}
+}
+
+// excludeLate powers a server off, excludes another Node, and makes sure that this one soon has no traffic where a third one serves: a
+// person reboots it then.
+func (w *world) excludeLate(n int) {
+	w.settle()
+	nodes := slices.DeleteFunc(w.kube.nodes(), func(n *corev1.Node) bool {
+		s := w.guard.server(serverIDOf(n))
+		return isExcluded(n) || s == nil || s.Status != hcloud.ServerStatusRunning
+	})
+	if len(nodes) < 3 || !w.guard.ok() {
+		return
+	}
+	off, excluded := nodes[n%len(nodes)], nodes[(n+1)%len(nodes)]
+	w.withServer(off.Name, func(s *hcloud.Server) error { _, _, err := w.api.Server.Poweroff(ctx, s); return err })
+	w.pass(2*time.Minute, 0)
+	excludeNode(w, excluded.Name, 0, 0)
+	w.pass(15*time.Second, 0)
+	for _, s := range w.kube.services() {
+		lbs := w.guard.owned(s)
+		if len(lbs) != 1 || s.DeletionTimestamp != nil || !wantsOurs(s) || lbs[0].Labels[uidLabel] == "" { // a person has released it
+			continue
+		}
+		w.guard.mu.Lock()
+		want, late, serve := w.guard.wantedTargets(s, lbs[0], w.kube.nodes()), false, false
+		for _, t := range lbs[0].Targets {
+			if t.Server != nil {
+				id := t.Server.Server.ID
+				late = late || id == serverIDOf(excluded) && !slices.Contains(want, id)
+				serve = serve || isHealthy(t) && slices.Contains(want, id)
+			}
+		}
+		if late && serve {
+			w.guard.fail("late", "15 s after Node %s was excluded, it is still a target of load balancer %d, although others serve",
+				excluded.Name, lbs[0].ID)
+		}
+		w.guard.mu.Unlock()
 	}
 }
 

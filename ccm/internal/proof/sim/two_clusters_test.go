@@ -89,6 +89,14 @@ func (w *world) twoClusters(n, m int) {
 			w.try(err)
 		}
 	}
+	certs, err := w.api.Certificate.All(ctx)
+	must(err)
+	for _, c := range certs {
+		if c.Labels[clusterLabel] == "" && c.Labels[plan.LabelClusterUID] != "" && len(c.UsedBy) == 0 { // it is left, and nobody uses it
+			_, _, err := w.api.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: relabelled(c.Labels, w.clusterID)})
+			w.try(err)
+		}
+	}
 	s := w.startSecond()
 	s.putService("a", managed, 1)
 	s.putService("b", n%4, m)

@@ -293,6 +293,7 @@ func excludeNode(w *world, who string, _, _ int) {
 		}
 		n.Labels[corev1.LabelNodeExcludeBalancers] = ""
 	}
+	n.Spec.Unschedulable = isExcluded(n) // a person cordons it, too
 	must(w.kube.Update(nodesResource, n, ""))
 	w.guard.nodesChange() // one target less is wanted now
 }
@@ -320,6 +321,7 @@ func switchPool(w *world, _ string, _, _ int) {
 		} else {
 			n.Labels[corev1.LabelNodeExcludeBalancers] = ""
 		}
+		n.Spec.Unschedulable = !excluded
 		must(w.kube.Update(nodesResource, n, ""))
 	}
 	w.guard.nodesChange()
