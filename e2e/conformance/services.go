@@ -124,11 +124,34 @@ var _ = Describe("A Service of type LoadBalancer", Label(Conformance, "service")
 		awaitClosed(ctx, env, address, framework.Port)
 	})
 
+	It("serves on a TCP port that has the number of a UDP port"+ensure, framework.Needs(framework.MixedProtocols),
+		Label(framework.Dataplane), func(ctx SpecContext) {
+			env.Nodes.Workers(ctx, 1)
+			env.Services.Create(ctx, "web", func(s *corev1.Service) {
+				udp := framework.ServicePort(framework.Port)
+				udp.Name, udp.Protocol = "udp", corev1.ProtocolUDP
+				s.Spec.Ports = append(s.Spec.Ports, udp)
+			})
+			env.Traffic.AwaitServed(ctx, "web")
+		})
+
+	It("never leads to the node port 0, and serves as soon as it has node ports"+ensure, Label(framework.Dataplane), func(ctx SpecContext) {
+		env.Nodes.Workers(ctx, 1)
+		env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.AllocateLoadBalancerNodePorts = new(false) })
+		env.CCM.AwaitIdle(ctx)
+		for _, lb := range env.LoadBalancers.List(ctx) {
+			Expect(lb.Ports).NotTo(ContainElement(HaveField("NodePort", BeZero())), "no node listens on port 0")
+		}
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.AllocateLoadBalancerNodePorts = new(true) })
+		env.Traffic.AwaitServed(ctx, "web")
+	})
+
 	It("gets a load balancer again after another client has deleted it"+ensure, framework.Needs(framework.Repair),
 		Label(framework.Dataplane), func(ctx SpecContext) {
 			env.Nodes.Workers(ctx, 1)
 			env.Services.Create(ctx, "web")
 			env.Traffic.AwaitServed(ctx, "web")
+			env.CCM.AwaitIdle(ctx) // else the sync that made it may make it again
 			was := env.LoadBalancers.Of(ctx, "web").ID
 			Expect(env.Cloud.DeleteLoadBalancer(ctx, was)).To(Succeed())
 			Eventually(func(g Gomega) {

@@ -159,8 +159,9 @@ func TestUnsupportedIsNotJustSkipped(t *testing.T) {
 			Embedded)
 		return result == speclist.Unsupported
 	}
-	if !unsupported(types.SpecStateSkipped, unsupportedPrefix+"[routes]", Needs(NodeRoutes)...) {
-		t.Error("a spec that lacks a feature is unsupported")
+	if !unsupported(types.SpecStateSkipped, unsupportedPrefix+"[routes]", Needs(NodeRoutes)...) ||
+		!unsupported(types.SpecStateSkipped, otherCloud+"hetzner") || !unsupported(types.SpecStateSkipped, "", Needs(Machines)...) {
+		t.Error("a spec that lacks a feature, or is about another cloud or the machine controller, is unsupported")
 	}
 	if unsupported(types.SpecStateSkipped, "needs real nodes", RealNodes) || unsupported(types.SpecStateFailed, unsupportedPrefix+
 		"[routes]", Needs(NodeRoutes)...) {

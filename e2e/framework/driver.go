@@ -109,6 +109,17 @@ func Current() *Suite { return current }
 // unsupportedCloud begins the reason of a skipped spec that needs an interface that the cloud's driver lacks.
 const unsupportedCloud = unsupportedPrefix + "the driver of the cloud does not implement cloud."
 
+// SkipUnlessDriver ends the running spec as unsupported if it is about another cloud than the CCM's.
+func SkipUnlessDriver(name string) {
+	GinkgoHelper()
+	if d := current.CCM.Driver; d != name && (d != "" || len(current.CCM.DriverCommand) > 0) {
+		Skip(otherCloud + name)
+	}
+}
+
+// otherCloud begins the reason of a skipped spec that is about a cloud which is not the CCM's.
+const otherCloud = unsupportedPrefix + "the spec is about the cloud of the driver "
+
 // Capability returns the spec's cloud as one of the optional interfaces of package cloud. Without it, the spec ends as unsupported.
 func Capability[T any](e *Env) T {
 	GinkgoHelper()

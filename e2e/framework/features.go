@@ -95,6 +95,8 @@ const (
 	SettingsCheck Feature = "settings-check"
 	// TokenFile: HCLOUD_TOKEN_FILE is read again when it changes.
 	TokenFile Feature = "token-file"
+	// MixedProtocols: the TCP ports of a Service serve although it has UDP ports (KEP-1435 allows a CCM to refuse it).
+	MixedProtocols Feature = "mixed-protocols"
 	// PortSettings: annotations with the number of a port, such as protocol.443, are for this port only.
 	PortSettings Feature = "port-settings"
 	// Retention: annotations keep a load balancer when its Service is deleted, protect it, and label it.
@@ -119,7 +121,7 @@ func Features() []Feature {
 		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, NodeLabelUpdates, SettingUpdates, ProxyProtocol, IPMode,
 		PrivateNetwork, PrivateOnly, PrivateNodes, PrivateAddress,
 		HTTP, UploadedCertificates, ManagedCertificates, CallBudgets, FaultTolerance, CrashSafety, LeaderFence, SettingsCheck,
-		TokenFile, PortSettings, Retention, Lending, Sharing, Conditions, Machines, LeastPrivilege,
+		TokenFile, MixedProtocols, PortSettings, Retention, Lending, Sharing, Conditions, Machines, LeastPrivilege,
 	}
 }
 
@@ -135,8 +137,8 @@ func Needs(features ...Feature) Labels {
 	return labels
 }
 
-// Has reports whether the CCM has a feature.
+// Has reports whether the CCM has a feature. The machine controller is a program of this repository, and no merit of another's CCM.
 func (s CCMDescription) Has(f Feature) bool {
 	_, lacks := s.Lacks[f]
-	return !lacks
+	return !lacks && (f != Machines || s.Name == OurCCM)
 }

@@ -145,7 +145,7 @@ func (ns Nodes) ExpectStays(ctx context.Context, name string, n int) *corev1.Nod
 			now := ns.Get(ctx, name)
 			g.Expect(now).To(HaveField("UID", was.UID))
 			was = now
-		}).WithContext(ctx).WithTimeout(Quiet).WithPolling(Polling).Should(Succeed(), "node %s was deleted", name)
+		}).WithContext(ctx).WithTimeout(ns.env.suite.QuietTime()).WithPolling(Polling).Should(Succeed(), "node %s was deleted", name)
 		return was
 	}
 	before := ns.env.CCM.ServerReads()

@@ -91,7 +91,7 @@ func outcome(s types.SpecReport, ccm CCMDescription, kind ClusterKind) (speclist
 	switch reason := firstLine(s.Failure.Message); {
 	case strings.HasPrefix(reason, notExercised):
 		return speclist.NotExercised, strings.TrimPrefix(reason, notExercised)
-	case strings.HasPrefix(reason, unsupportedCloud):
+	case strings.HasPrefix(reason, unsupportedCloud), strings.HasPrefix(reason, otherCloud):
 		return speclist.Unsupported, strings.TrimPrefix(reason, unsupportedPrefix)
 	case reason != "":
 		return speclist.Skipped, reason

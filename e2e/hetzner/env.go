@@ -56,14 +56,13 @@ type Options struct {
 // NewEnv makes an Env for the running spec, as framework.NewEnv does.
 func NewEnv(ctx context.Context, o Options) *Env {
 	GinkgoHelper()
+	framework.SkipUnlessDriver(framework.DefaultDriver)
 	generic := framework.Options{CCM: o.CCM, NoCCM: o.NoCCM, Spec: o.Spec, Pods: o.Pods}
 	if o.Actions != "" || o.RateLimit != 0 {
 		generic.Cloud = o
 	}
 	e := &Env{Env: framework.NewEnv(ctx, generic)}
-	var ok bool
-	e.account, ok = e.Env.Cloud.(*account)
-	Expect(ok).To(BeTrue(), "this spec is about Hetzner's cloud: the driver of the CCM's file must be %s", framework.DefaultDriver)
+	e.account = e.Env.Cloud.(*account)
 	e.CCM.CCM = &e.Env.CCM
 	e.CCM.env, e.Cloud.env, e.Machines.env = e, e, e
 	e.Nodes.Nodes, e.Routes.Routes = e.Env.Nodes, e.Env.Routes

@@ -33,14 +33,13 @@ func TestResultsSayWhatARunHasShown(t *testing.T) {
 	t.Parallel()
 	want := "6 specs in 1m1s, 2 passed, 1 gap closed, 1 failed, 1 known gap, 1 not exercised, 2 skipped; " +
 		"other on embedded, 2 at a time, seed 42\n" + `
-# Report card: other survives 2 of 4 incidents
+# Report card: other survives 2 of 3 incidents
 
 | incident | result | calls to the API in it |
 |---|---|---|
 | a \| closed gap | survived |  |
 | locks | survived | 10 in 5 s |
 | an empty list | **not exercised**: no request |  |
-| certificates | lacks what it needs: [managed-certificates] |  |
 
 known gap: a gap
     because

@@ -13,6 +13,7 @@ var (
 	_ cloud.Recorder = (*program)(nil)
 	_ cloud.Faulty   = (*program)(nil)
 	_ cloud.Limiter  = (*program)(nil)
+	_ cloud.Dumper   = (*program)(nil)
 	_ cloud.Mute     = (*program)(nil)
 )
 
@@ -114,6 +115,15 @@ func (c *program) Met(ctx context.Context, name string) (int, error) {
 // RemoveFault implements cloud.Faulty.
 func (c *program) RemoveFault(ctx context.Context, name string) error {
 	return c.call(ctx, "RemoveFault", byName{name}, nil)
+}
+
+// Dump implements cloud.Dumper.
+func (c *program) Dump(ctx context.Context) string {
+	state, err := ask[string](ctx, c, "Dump", struct{}{})
+	if err != nil {
+		return err.Error()
+	}
+	return state
 }
 
 // LimitLoadBalancers implements cloud.Limiter.

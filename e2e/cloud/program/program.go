@@ -34,7 +34,7 @@ type Driver struct {
 }
 
 // interfaces are the optional ones that a program can implement. Dialer is missing: JSON cannot carry a connection.
-var interfaces = []string{"Renamer", "Router", "Recorder", "Faulty", "Limiter", "Mute"}
+var interfaces = []string{"Renamer", "Router", "Recorder", "Faulty", "Limiter", "Dumper", "Mute"}
 
 // Start implements cloud.Driver.
 func (d Driver) Start(ctx context.Context, o cloud.Options) (cloud.Cloud, error) {

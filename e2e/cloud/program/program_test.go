@@ -35,8 +35,9 @@ func TestMain(m *testing.M) {
 
 // usual are the results that a driver begins with.
 var usual = map[string]string{
-	"Describe": `{"protocol": 1, "interfaces": ["Router"]}`,
+	"Describe": `{"protocol": 1, "interfaces": ["Router", "Dumper"]}`,
 	"Start":    `{"ccm": {"env": {"A": "b"}}}`,
+	"Dump":     `"one VM"`,
 	"Close":    `null`,
 }
 
@@ -282,7 +283,9 @@ func TestOnlyWhatTheProgramNamesIsImplemented(t *testing.T) {
 	_, router := cloud.As[cloud.Router](c)
 	_, renamer := cloud.As[cloud.Renamer](c)
 	_, dialer := cloud.As[cloud.Dialer](c)
-	g.Expect([]bool{router, renamer, dialer}).To(Equal([]bool{true, false, false}))
+	dumper, dumps := cloud.As[cloud.Dumper](c)
+	g.Expect([]bool{router, renamer, dialer, dumps}).To(Equal([]bool{true, false, false, true}))
+	g.Expect(dumper.Dump(t.Context())).To(Equal("one VM"))
 	g.Expect(c.CCM()).To(Equal(cloud.CCM{Env: map[string]string{"A": "b"}}))
 	g.Expect(c.Close()).To(Succeed())
 	g.Expect(c.Close()).To(Succeed(), "closing it again")
@@ -391,7 +394,7 @@ func TestTheManualHasAllMethods(t *testing.T) {
 			g.Expect(string(manual)).To(ContainSubstring("`" + found[1] + "`"))
 		}
 	}
-	g.Expect(n).To(Equal(20), "calls were found")
+	g.Expect(n).To(Equal(21), "calls were found")
 	for _, name := range interfaces {
 		g.Expect(string(manual)).To(ContainSubstring("| `" + name + "` |"))
 	}

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"crypto/rand"
 	"os"
 	"testing"
 
@@ -14,7 +15,8 @@ func TestAProcessIsStoppedGentlyAndItsLogIsKept(t *testing.T) {
 	t.Parallel()
 	g, c, ctx := NewWithT(t), use(t), patience(t)
 	p, err := c.Run(cluster.Command{
-		Name: "gentle", Path: "/bin/sh", Env: []string{"GREETING=hello"},
+		Name: "gentle-" + rand.Text(), // its log goes on where the last one of the name ended
+		Path: "/bin/sh", Env: []string{"GREETING=hello"},
 		Args: []string{"-c", `trap 'echo goodbye; exit 0' TERM; echo $GREETING; while :; do sleep 0.01; done`},
 	})
 	g.Expect(err).NotTo(HaveOccurred())

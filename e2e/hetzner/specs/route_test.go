@@ -177,7 +177,6 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 		Entry("by the command line", framework.CCMOptions{Args: []string{"--configure-cloud-routes=false"}}),
 		Entry("by having no network", framework.CCMOptions{Env: map[string]string{"HCLOUD_NETWORK": ""}}),
 	)
-
 })
 
 // ccmCount returns the number of the CCM's requests with that route that were answered with a status, or with any if status is 0.

@@ -253,13 +253,10 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		})
 
 	It("keeps a client on its node with sticky sessions", framework.Needs(framework.HTTP), func(ctx SpecContext) {
-		env.Services.Create(ctx, "web", func(s *corev1.Service) {
-			annotate(map[string]string{
-				"protocol": "http", "http-sticky-sessions": "true", "http-cookie-name": "SHOPCART", "http-cookie-lifetime": "10m",
-			})(s)
-			// With the policy Cluster, a node may forward a connection to a pod on another node.
-			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-		})
+		// With the policy Cluster, a node may forward a connection to a pod on another node.
+		env.Services.Create(ctx, "web", local, annotate(map[string]string{
+			"protocol": "http", "http-sticky-sessions": "true", "http-cookie-name": "SHOPCART", "http-cookie-lifetime": "10m",
+		}))
 		address := env.Traffic.AwaitServed(ctx, "web")
 		lb := env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 		Expect(hetzner.ServiceOn(lb, framework.Port).HTTP).To(And(

@@ -127,6 +127,23 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 		})
 
+	It("follows the nodes, and outlives the Service, after Terraform has replaced all of its labels",
+		framework.Needs(framework.AdoptByName, framework.Repair), func(ctx SpecContext) {
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
+			names := env.Nodes.Workers(ctx, 2).Names()
+			theirs := map[string]string{"managed-by": "terraform"}
+			mine := env.LoadBalancers.Create(ctx, env.Unique("front"), func(o *hcloud.LoadBalancerCreateOpts) { o.Labels = theirs })
+			env.Services.Create(ctx, "web", annotate(map[string]string{"name": mine.Name}))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
+			_, _, err := env.Cloud.Client.LoadBalancer.Update(ctx, mine, hcloud.LoadBalancerUpdateOpts{Labels: theirs})
+			Expect(err).NotTo(HaveOccurred())
+			env.Cloud.Do(ctx)(env.Cloud.Client.LoadBalancer.RemoveServerTarget(ctx, mine, env.Nodes.Servers(ctx)[names[0]]))
+			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
+			env.Services.Delete(ctx, "web")
+			env.Services.AwaitGone(ctx, "web")
+			Expect(env.LoadBalancers.List(ctx)).To(HaveExactElements(HaveField("ID", mine.ID)))
+		})
+
 	It("is adopted by the label with the Service's UID, whatever its name is", framework.Needs(framework.AdoptByLabel),
 		Label(framework.OwnCloud), func(ctx SpecContext) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})

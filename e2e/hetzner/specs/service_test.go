@@ -41,3 +41,26 @@ var _ = Describe("Service", Label("service"), func() {
 		env.Services.AwaitIngress(ctx, "dns")
 	})
 })
+
+var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
+	It("can be replaced together with all others, although old and new ones do not fit at the same time",
+		framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
+			env := hetzner.NewEnv(ctx, hetzner.Options{})
+			env.Nodes.Workers(ctx, 2)
+			env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(8081)) })
+			address := env.Traffic.AwaitServed(ctx, "web")
+			// An lb11 has five services: the old ones must be deleted before all new ones fit.
+			var ports []corev1.ServicePort
+			for n := range int32(5) {
+				ports = append(ports, framework.ServicePort(8090+n))
+			}
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = ports })
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(hetzner.ListenPorts(lb)).To(ConsistOf(8090, 8091, 8092, 8093, 8094))
+			})
+			for n := range 5 {
+				env.Traffic.AwaitAnswer(ctx, "web", address, 8090+n)
+			}
+			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+		})
+})

@@ -1,19 +1,19 @@
 // What has been measured: incidents, budgets of requests, times.
 
 function incidents(main) {
-  const rows = specs.filter(s => s.labels.includes('incident') && Object.values(s.in).some(c => c.result !== 'not here'));
-  const columns = runs.filter(r => rows.some(s => s.in[r.key] && s.in[r.key].result !== 'not here'));
+  const rehearsed = c => c && !['not here', 'unsupported'].includes(c.result);
+  const rows = specs.filter(s => s.labels.includes('incident') && Object.values(s.in).some(rehearsed));
+  const columns = runs.filter(r => rows.some(s => rehearsed(s.in[r.key])));
   const survived = r => rows.filter(s => s.in[r.key] && good(s.in[r.key].result)).length;
-  const rehearsed = r => rows.filter(s => s.in[r.key] && s.in[r.key].result !== 'not here').length;
   const cell = c => {
-    if (!c || c.result === 'not here') return '';
+    if (!rehearsed(c)) return '';
     const note = name => c.notes?.find(n => n.name.startsWith(name))?.text;
     const [calls, traffic] = [note('incident'), note('requests during and after the incident')];
     return [good(c.result) ? h('span', {class: 'state passed'}, 'survived') : state(c.result), c.reason && h('div', {class: 'reason all'}, reason(c)),
       calls && h('div', {class: 'small'}, `calls to the API: ${calls}`), traffic && h('div', {class: 'small'}, `requests of users: ${traffic}`)];
   };
   show(main, h('h2', {}, 'Incidents'), h('p', {}, 'What users of a cluster feel when the cloud has trouble: a node or a target that is lost, a request without an answer, ' +
-    'a load balancer that is left over.'), columns.map(r => h('p', {}, `${r.title} survives `, h('strong', {}, `${survived(r)} of ${rehearsed(r)}`), ' incidents.')),
+    'a load balancer that is left over.'), columns.map(r => h('p', {}, `${r.title} survives `, h('strong', {}, `${survived(r)} of ${rows.filter(s => rehearsed(s.in[r.key])).length}`), ' incidents.')),
   table('Incidents', ['Incident', ...columns.map(r => r.title)], rows.map(s => [specLink(s.name), ...columns.map(r => cell(s.in[r.key]))]),
     'No run on this page has rehearsed an incident: make e2e LABELS=incident.'));
 }

@@ -76,9 +76,9 @@ function row(s, columns) {
   }));
 }
 
-/** reason returns the reason of a result. That of an unsupported spec is a list of features; that of a failed one begins with how long it waited. */
+/** reason returns the reason of a result. That of an unsupported spec may be a list of features; that of a failed one begins with how long it waited. */
 function reason(c) {
-  if (c.result === 'unsupported') return `lacks ${c.reason.replace(/^\[|\]$/g, '')}`;
+  if (c.result === 'unsupported' && c.reason.startsWith('[')) return `lacks ${c.reason.replace(/^\[|\]$/g, '')}`;
   return c.result === 'failed' && c.failure ? c.failure.message.replace(/^Timed out after [\d.]+s\.\s/, '').slice(0, 300) : c.reason;
 }
 
@@ -86,7 +86,7 @@ function reason(c) {
 function card(r) {
   const count = Object.entries(Object.groupBy(r.specs, s => s.result)).map(([result, of]) => [result, of.length]);
   const n = Object.fromEntries(count), passed = (n.passed ?? 0) + (n['gap closed'] ?? 0);
-  const all = passed + (n.failed ?? 0) + (n['known gap'] ?? 0) + (n.unsupported ?? 0);
+  const all = passed + (n.failed ?? 0) + (n['known gap'] ?? 0);
   return h('section', {class: 'card', 'aria-label': r.title}, h('h3', {}, r.title), h('p', {}, h('strong', {}, `${passed} of ${all}`), ` passed, ${day(r.time)}`),
     h('p', {class: 'counts'}, count.map(([result, of]) => [h('span', {class: 'count'}, state(result), ` ${of}`), ' '])),
     r.left_out > 0 && h('p', {class: 'small'}, `A part of the specs: ${r.left_out} were left out.`),
