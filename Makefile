@@ -1,12 +1,12 @@
-# `make` prints what there is. All targets need nothing but Go, git and make; what they build and keep
-# lies in the user's cache directory, under ccm-from-scratch.
+# `make` prints what there is. All targets need Go, git, make and bash, and some say what else; what they build and
+# keep lies in the user's cache directory, under ccm-from-scratch.
 
 .DEFAULT_GOAL := help
 
 # All builds are without cgo, as the images are: so Go compiles each package once for all of them.
 export CGO_ENABLED := 0
 # The Go modules whose tests run, each in its own folder. Specs are a suite of their own (make e2e).
-MODULES := . e2e e2e/hetzner fakecloud fakecloud/gomegacloud fakecloud/testcontainers kind/nodeimage scripts/dev-env
+MODULES := . e2e e2e/hetzner fakecloud fakecloud/gomegacloud fakecloud/testcontainers kind/nodeimage
 
 ##@ Use
 

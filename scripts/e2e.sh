@@ -57,14 +57,17 @@ export E2E_OUT=${E2E_OUT:-$PWD/out/e2e-$E2E_CLUSTER${SHARD:+-${SHARD/\//-of-}}}
 
 # The last run's results go, but nothing else does: the folder may be that of another program.
 mark=$E2E_OUT/.made-by-e2e
-if [ -e "$mark" ]; then
+if read -r other 2>/dev/null <"$mark" && [ "$other" != $$ ] && ps -o args= -p "$other" 2>/dev/null | grep -q 'e2e\.sh'; then
+	echo "E2E_OUT=$E2E_OUT: another run, process $other, writes there: wait for its end, or end it (kill $other)" >&2
+	exit 2
+elif [ -e "$mark" ]; then
 	rm -rf "$E2E_OUT"
 elif [ -n "$(ls -A "$E2E_OUT" 2>/dev/null)" ]; then
 	echo "E2E_OUT=$E2E_OUT: is not empty and was not made by this script; name another folder" >&2
 	exit 2
 fi
 mkdir -p "$E2E_OUT/coverage"
-touch "$mark"
+echo $$ >"$mark"
 
 run=()    # what runs ginkgo
 cannot=   # the labels of specs that cannot run here

@@ -67,7 +67,7 @@ count() {
 
 # packages prints how many packages `go build` or `go install` compiles at most, with the settings of its arguments.
 packages() {
-	list=$(echo "$*" | sed -nE 's/ -o [^ ]+//; s/ -v / /; s/^(go( -C [^ ]+)?) (build|install) /\1 list -deps /p')
+	list=$(echo "$*" | sed -nE 's/ -o [^ ]+//; s/ -v / /; s/ run ([^ ]+) .*/ build \1/; s/^(go( -C [^ ]+)?) (build|install) /\1 list -deps /p')
 	$list 2>/dev/null | wc -l | tr -d ' '
 }
 

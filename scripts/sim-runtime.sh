@@ -9,7 +9,9 @@
 #	internal/sync/mutex.go  a mutex is not handed over in another way after a millisecond of waiting
 #
 # The synctest package alone gives fake time, but leaves all of this to chance.
-set -euo pipefail
+set -eu
+"$(dirname "$0")/need.sh" go
+set -o pipefail
 root=$(go env GOROOT)/src
 out=${TMPDIR:-/tmp}/ccm-sim-runtime-$(go env GOVERSION)-$(id -u)
 mkdir -p "$out"

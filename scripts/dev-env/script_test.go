@@ -1,3 +1,4 @@
+// Package devenv tests the script that makes and removes a cluster on the real cloud. CI asks Terraform about main.tf.
 package devenv
 
 import (

@@ -40,6 +40,34 @@ func TestWhatRunsOnGitHubIsPinned(t *testing.T) {
 	}
 }
 
+// GitHub makes no event for more than three tags that are pushed together.
+func TestTheTagThatReleasesIsPushedAloneAndLast(t *testing.T) {
+	t.Parallel()
+	pushes := regexp.MustCompile(`(?m)^git push origin ([^#\n]*)`).FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1)
+	for i, push := range pushes {
+		refs := strings.Fields(push[1])
+		if last := i == len(pushes)-1; len(refs) > 3 || last != slices.Equal(refs, []string{"v1.2.3"}) {
+			t.Errorf("%s: at most three tags go together, and v1.2.3 goes alone and last", push[0])
+		}
+	}
+	if len(pushes) < 2 || !strings.Contains(read(t, ".github", "workflows", "release.yml"), `tags: ["v[0-9]*"]`) {
+		t.Errorf("%d pushes, or another trigger of the release", len(pushes))
+	}
+}
+
+func TestHelpOfMakeFitsATerminal(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "help").Output()
+	for line := range strings.Lines(string(out)) {
+		if len([]rune(line)) > 101 {
+			t.Errorf("longer than 100 columns: %s", line)
+		}
+	}
+	if lines := strings.Count(string(out), "\n"); err != nil || lines < 30 {
+		t.Errorf("%v: %d lines of help", err, lines)
+	}
+}
+
 // TestTheActionRunsTheSuite runs the script of e2e/action.yml with a make that says what it got.
 func TestTheActionRunsTheSuite(t *testing.T) {
 	t.Parallel()

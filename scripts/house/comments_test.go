@@ -11,6 +11,9 @@ import (
 // described matches the first word of a comment, and the name of the function, the method or the type below.
 var described = regexp.MustCompile(`(?m)^// (\w+).*\n(?://.*\n)*(?:func (?:\([^)]*\) )?|type )(\w+)`)
 
+// field matches the same of an exported field.
+var field = regexp.MustCompile(`(?m)^\t+// (\w+).*\n(?:\t+//.*\n)*\t+([A-Z]\w*)\b`)
+
 // TestACommentNamesWhatItDescribes finds comments that begin with a former name: "quiet suppresses" above Quiet, once private, or
 // another name in camelCase.
 func TestACommentNamesWhatItDescribes(t *testing.T) {
@@ -21,9 +24,10 @@ func TestACommentNamesWhatItDescribes(t *testing.T) {
 	}
 	right := 0
 	for path := range strings.FieldsSeq(string(out)) {
-		for _, m := range described.FindAllStringSubmatch(read(t, path), -1) {
+		text := read(t, path)
+		for _, m := range append(described.FindAllStringSubmatch(text, -1), field.FindAllStringSubmatch(text, -1)...) {
 			word, name := m[1], m[2]
-			isName := strings.ToLower(word[:1]) == word[:1] && strings.ToLower(word) != word
+			isName := m[0][0] == '/' && strings.ToLower(word[:1]) == word[:1] && strings.ToLower(word) != word
 			if word == name {
 				right++
 			} else if isName || strings.EqualFold(word, name) {

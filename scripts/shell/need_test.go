@@ -49,6 +49,7 @@ func TestWhatIsMissingIsSaidFirst(t *testing.T) {
 		"no Go, tests":   {"go", nil, "", "test.sh program", noGo},
 		"no Go, tools":   {"go", nil, "", "tool.sh helm", noGo},
 		"no Go, install": {"go", nil, "", "install.sh", noGo},
+		"no Go, sim":     {"go", nil, "", "sim-runtime.sh", noGo},
 		"an old Go": {"", map[string]string{"go": old}, "", "gorun.sh program",
 			"/bin/go is go version go1.19 linux/amd64: get it at"},
 		"an old Go that reads go.mod": {"", map[string]string{"go": "echo go1.20.14"}, "", "gorun.sh program",
@@ -62,12 +63,16 @@ func TestWhatIsMissingIsSaidFirst(t *testing.T) {
 		"a Docker of others":         {"", map[string]string{"docker": denied}, "", "up.sh down", "this user may not talk to it"},
 		"a Docker of others, image":  {"", map[string]string{"docker": denied}, "", "image.sh", "this user may not talk to it"},
 		"no image":                   {"", nil, "", "up.sh load", "no image is named"},
+		"no file of a CCM":           {"", nil, "CCM=nope.yaml", "e2e.sh", "CCM=nope.yaml: must be a file that can be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			shells(t, func(t *testing.T, shell ...string) {
 				checkout := newCheckout(t)
 				command := strings.Fields(c.command)
+				if command[0] == "e2e.sh" && shell[0] != "bash" {
+					t.Skip("bash runs it")
+				}
 				cmd := checkout.command(t.Context(), shell, command[0], command[1:]...)
 				cmd.Env = append(cmd.Env, checkout.path(t, c.without, c.programs))
 				for setting := range strings.FieldsSeq(c.settings) {

@@ -91,6 +91,15 @@ func (c checkout) write(t *testing.T, name, text string) {
 	}
 }
 
+func (c checkout) fifo(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(c.folder, "fifo")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 // command returns a script's command. Settings come last, so that they count.
 func (c checkout) command(ctx context.Context, shell []string, script string, args ...string) *exec.Cmd {
 	words := append(append(shell[1:len(shell):len(shell)], filepath.Join(c.folder, "scripts", script)), args...)
@@ -125,15 +134,15 @@ func start(t *testing.T, cmd *exec.Cmd) (line string, rest *bufio.Reader) {
 	return line, rest
 }
 
-// until reads lines until they contain a text.
-func until(t *testing.T, lines *bufio.Reader, text string) (all string) {
+// until reads up to a text.
+func until(t *testing.T, from *bufio.Reader, text string) (all string) {
 	t.Helper()
-	for !strings.Contains(all, text) {
-		line, err := lines.ReadString('\n')
+	for !strings.HasSuffix(all, text) {
+		b, err := from.ReadByte()
 		if err != nil {
 			t.Fatalf("it ended before it said %q: %v: %s", text, err, all)
 		}
-		all += line
+		all += string(b)
 	}
 	return all
 }
@@ -141,40 +150,67 @@ func until(t *testing.T, lines *bufio.Reader, text string) (all string) {
 // A compiler that is silent for longer than a second ended the progress with the bash of macOS, and the compiler with it.
 func TestProgressGoesOnAfterASilentSecond(t *testing.T) {
 	t.Parallel()
-	shells(t, func(t *testing.T, shell ...string) {
-		c := newCheckout(t)
-		// The command waits for a line that is sent once the clock has ticked.
-		fifo := filepath.Join(c.tmp, "fifo")
-		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-			t.Fatal(err)
+	shells(t, func(t *testing.T, shell ...string) { progress(t, shell, false) })
+}
+
+func TestProgressOnATerminalIsOneLine(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("script"); err != nil {
+		t.Skip("script of util-linux makes the terminal: ", err)
+	}
+	shells(t, func(t *testing.T, shell ...string) { progress(t, shell, true) })
+}
+
+func progress(t *testing.T, shell []string, terminal bool) {
+	c := newCheckout(t)
+	fifo := c.fifo(t) // the compiler waits for a line that is sent once the clock has ticked
+	compiler := `case $1 in
+env) echo go1.26.0; echo ` + c.cache + ` ;;
+list) seq 322 ;;
+*) printf 'go: downloading example.com/a v1.0.0\nexample.com/a\nx.go:3:1: undefined: y\nexample.com/b' >&2
+	read line <` + fifo + `; printf '/c\nlast' >&2; exit 3 ;;
+esac`
+	cmd := c.command(t.Context(), shell, "progress.sh", "compiling", "go", "build", "-v", "./x")
+	pipe := cmd.StderrPipe
+	if terminal {
+		typed := exec.CommandContext(t.Context(), "script", "-qefc", strings.Join(cmd.Args, " "), "/dev/null")
+		typed.Env = cmd.Env
+		cmd, pipe = typed, typed.StdoutPipe
+	}
+	cmd.Env = append(cmd.Env, "PROGRESS_EVERY=0", c.path(t, "", map[string]string{"go": compiler}))
+	out, err := pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	from := bufio.NewReader(out)
+	all := until(t, from, "so far")
+	again := until(t, from, "of at most 322 packages compiled")
+	if terminal {
+		again = until(t, from, "so far")
+	}
+	if err := os.WriteFile(fifo, []byte("go on\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(from) // a terminal ends with an error
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("the command's status is lost: %v", err)
+	}
+	if terminal != (strings.Contains(again, "\r\x1b[K") && !strings.Contains(again, "\n")) {
+		t.Errorf("from one report to the next: %q", again)
+	}
+	all += again + string(rest)
+	for _, want := range []string{"2 of at most 322 packages compiled, 1 modules downloaded", "x.go:3:1: undefined: y", "last\n"} {
+		if !strings.Contains(strings.ReplaceAll(all, "\r\n", "\n"), want) {
+			t.Errorf("there is no %q in %q", want, all)
 		}
-		cmd := c.command(t.Context(), shell, "progress.sh", "compiling x", "sh", "-c",
-			`printf 'example.com/a\nexample.com/b' >&2; read line <`+fifo+`; printf '/c\nlast' >&2; exit 3`)
-		cmd.Env = append(cmd.Env, "PROGRESS_EVERY=0")
-		stderr, err := cmd.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewReader(stderr)
-		all := until(t, lines, "so far")
-		if err := os.WriteFile(fifo, []byte("go on\n"), 0); err != nil {
-			t.Fatal(err)
-		}
-		rest, err := io.ReadAll(lines)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all += string(rest)
-		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 3 {
-			t.Errorf("the command's status is lost: %v", err)
-		}
-		if !strings.Contains(all, "2 packages compiled") || !strings.Contains(all, "\nlast\n") || strings.Contains(all, "\x1e") {
-			t.Errorf("got %q", all)
-		}
-	})
+	}
+	begins := strings.HasPrefix(all, "compiling ... (Ctrl-C")
+	if !begins || strings.Contains(all, "\x1e") || !terminal && !strings.Contains(all, "\nlast\n") {
+		t.Errorf("got %q", all)
+	}
 }
 
 // The program takes the place of the script, is compiled once, and is another one after a change.
@@ -221,10 +257,7 @@ func TestACompileThatIsKilledLeavesNothing(t *testing.T) {
 	shells(t, func(t *testing.T, shell ...string) {
 		c := newCheckout(t)
 		c.write(t, "program/main.go", program+"// "+c.folder+"\n") // compiled for the first time
-		fifo := filepath.Join(c.folder, "fifo")
-		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fifo := c.fifo(t)
 		// The compiler says that it works, and then waits for the end of a line.
 		c.write(t, "slow", `#!/bin/sh
 [ "$2" = -V=full ] || ! mkdir "`+c.folder+`/once" 2>/dev/null || { echo compiles >"`+fifo+`"; read line <"`+fifo+`"; }

@@ -85,6 +85,7 @@ func stress(ctx context.Context, out io.Writer, lines string, setting func(strin
 				continue
 			}
 			turns++
+			fmt.Fprintf(out, "%v of %v of tests: %s\n", ran.Round(time.Second), budget, p.path)
 			patterns := []string{"."}
 			if round%2 == 1 { // some fail only alone: nothing that ran before has made them slow, or fast
 				patterns = p.alone(results)
@@ -133,12 +134,12 @@ func (p *pkg) run(ctx context.Context, temporary, pattern string, short bool, bu
 	limited, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	cmd := exec.CommandContext(limited, "go", "tool", "test2json", p.program, "-test.v=test2json", "-test.shuffle=on", "-test.cpu=1,2,4",
-		"-test.timeout=10m", "-test.run="+pattern, "-test.short="+strconv.FormatBool(short))
+		"-test.timeout=30m", "-test.run="+pattern, "-test.short="+strconv.FormatBool(short))
 	cmd.Dir, cmd.Env = p.folder, append(os.Environ(), "TMPDIR="+temporary)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	text, err := cmd.Output()
+	text, _ := cmd.Output() // with an error, a test has not ended: see below
 	printed, running := map[string]string{}, map[string]bool{}
 	end := func(name, how string) {
 		r := results[p.path+" "+name]
@@ -167,7 +168,8 @@ func (p *pkg) run(ctx context.Context, temporary, pattern string, short bool, bu
 			end(e.Test, e.Action)
 		}
 	}
-	if err == nil || limited.Err() != nil {
+	if limited.Err() != nil {
+		fmt.Fprintf(os.Stderr, "the time was over in %s, during %s\n", p.path, strings.Join(slices.Sorted(maps.Keys(running)), ", "))
 		return
 	}
 	for name := range maps.Clone(running) { // it has panicked, or called os.Exit

@@ -35,7 +35,7 @@ func goVersion(ctx context.Context, dir string) (string, error) {
 
 // build compiles the program into dir and links the commands' names to it.
 func (o Options) build(ctx context.Context, dir string) error {
-	name := fmt.Sprintf("compiling Kubernetes %s with etcd %s for %s (about 5 minutes on 2 cores, the first time)",
+	name := fmt.Sprintf("compiling Kubernetes %s with etcd %s for %s (5 to 15 minutes on 2 cores, the first time)",
 		o.Source.Kubernetes, o.Source.Etcd, o.Platform)
 	args := append([]string{"build", "-v", "-o", filepath.Join(dir, program)}, o.Source.buildFlags()...)
 	if err := o.Progress.Go(ctx, o.Root, o.Source.Dir, name, o.Platform.OS, o.Platform.Arch, append(args, ".")...); err != nil {
