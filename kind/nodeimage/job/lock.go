@@ -39,8 +39,7 @@ func tryLock(path string) (unlock func(), free bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	// A lock of the open file, not of the process: two calls in one process
-	// exclude each other too. Go opens files close-on-exec, so no child keeps it.
+	// A lock of the open file, not of the process: two calls in one process exclude each other, too.
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, false, file.Close()
