@@ -117,7 +117,7 @@ func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (next, healthy int
 // lingeringTargets returns targets that the plan lacks but a port needs: they are healthy there, and without them fewer than the awaited
 // number would be. When they have waited long enough, one of them is left out, unless it is the last one on a port. Public ones are not
 // among them if they have to leave before the public interface can, and neither are those that end if no node follows them. While no
-// target is planned, all that have not been checked yet are needed: one of them may be the last that serves.
+// target is planned, all that are not healthy are needed, too: the list may be old, and one of them the last that serves.
 func lingeringTargets(plan *LoadBalancer, in Input) (needed []Target) {
 	lb, own := in.Current, ServerTargets(in.Current)
 	served := map[int]map[int64]bool{} // healthy servers by port; not by an address that a person has added
@@ -150,7 +150,7 @@ func lingeringTargets(plan *LoadBalancer, in Input) (needed []Target) {
 	for _, t := range leaving {
 		id := serverOf(t)
 		lacks := func(port int) bool { return len(served[port]) < awaited(port) && !served[port][id] }
-		if len(plan.Targets) == 0 && isUnknown(t) {
+		if len(plan.Targets) == 0 && len(healthyPorts(t)) == 0 {
 			needed = append(needed, Target{id, t.UsePrivateIP})
 		} else if slices.ContainsFunc(healthyPorts(t), lacks) {
 			serve(t)
