@@ -16,10 +16,8 @@ func TestATargetIsNeededForEachPort(t *testing.T) {
 			Server: &hcloud.LoadBalancerTargetServer{Server: &hcloud.Server{ID: id}}}
 		for _, port := range []int{80, 443} {
 			status := hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy
-			for _, h := range healthy {
-				if h == port {
-					status = hcloud.LoadBalancerTargetHealthStatusStatusHealthy
-				}
+			if slices.Contains(healthy, port) {
+				status = hcloud.LoadBalancerTargetHealthStatusStatusHealthy
 			}
 			all.HealthStatus = append(all.HealthStatus, hcloud.LoadBalancerTargetHealthStatus{ListenPort: port, Status: status})
 		}

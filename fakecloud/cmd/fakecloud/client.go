@@ -13,8 +13,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 )
 
-// defaultControl is where the control API is if nothing says otherwise.
-const defaultControl = "127.0.0.1:4243"
+// The API and the control API are here if nothing says otherwise.
+const defaultListen, defaultControl = "127.0.0.1:4242", "127.0.0.1:4243"
 
 // clientFlags say which running cloud a command is about.
 type clientFlags struct{ control, stateFile string }

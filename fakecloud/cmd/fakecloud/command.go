@@ -134,7 +134,7 @@ func (s *settings) add(f *pflag.FlagSet) {
 }
 
 func (s *settings) addAddresses(f *pflag.FlagSet) {
-	f.StringVar(&s.listen, "listen", "127.0.0.1:4242", "address of the API, `host:port`; port 0 is any free port")
+	f.StringVar(&s.listen, "listen", defaultListen, "address of the API, `host:port`; port 0 is any free port")
 	f.StringVar(&s.control, "control", defaultControl, "address of the page and of the control API, `host:port`, or off")
 }
 

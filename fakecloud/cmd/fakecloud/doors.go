@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"time"
@@ -116,8 +118,9 @@ every other host but those of --allow, the authority of the proxy's certificate,
 cloud. It finds all of them in variables of its environment. The proxy ends with the program.
 
 The cloud is that of fakecloud start. If none runs, it is the one that the variables HCLOUD_ENDPOINT
-and HCLOUD_TOKEN name. The exit status is that of the program: 128 and its number after a signal,
-127 if there is no such program, 126 if it cannot be run.`,
+and HCLOUD_TOKEN name, or else the one at ` + defaultListen + ` with the default token. The exit status
+is that of the program: 128 and its number after a signal, 127 if there is no such program, 126 if
+it cannot be run.`,
 		Args: arguments(1, math.MaxInt),
 	}
 	cmd.Flags().SetInterspersed(false)
@@ -127,11 +130,12 @@ and HCLOUD_TOKEN name. The exit status is that of the program: 128 and its numbe
 		s, err := flags.server()
 		if err == nil && s == nil {
 			s = &server{}
-			s.Endpoint, _ = lookup("HCLOUD_ENDPOINT")
-			s.Token, _ = lookup("HCLOUD_TOKEN")
-			if s.Endpoint == "" || s.Token == "" {
-				err = fmt.Errorf("%w, or name another cloud with HCLOUD_ENDPOINT and HCLOUD_TOKEN", errNotStarted)
+			s.Endpoint, s.Token = "http://"+defaultListen+"/v1", fakecloud.DefaultToken
+			if endpoint, _ := lookup("HCLOUD_ENDPOINT"); endpoint != "" { // else the token may be one of the real cloud
+				s.Endpoint = endpoint
+				s.Token, _ = lookup("HCLOUD_TOKEN")
 			}
+			err = s.answers(cmd.Context())
 		}
 		if err != nil {
 			return named(cmd, err)
@@ -146,6 +150,20 @@ and HCLOUD_TOKEN name. The exit status is that of the program: 128 and its numbe
 		return nil
 	}
 	return cmd
+}
+
+// answers returns an error if nothing listens at the endpoint. A program would only see that the proxy cuts its connection.
+func (s *server) answers(ctx context.Context) error {
+	at, err := url.Parse(s.Endpoint)
+	if err != nil || at.Port() == "" {
+		return nil // proxy.To refuses what is wrong
+	}
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", at.Host)
+	if err != nil {
+		return fmt.Errorf("no cloud answers at %s: start one with fakecloud start, or name another one with HCLOUD_ENDPOINT and "+
+			"HCLOUD_TOKEN (%w)", s.Endpoint, err)
+	}
+	return c.Close()
 }
 
 // run runs a program with a proxy to the server, and returns its exit status.

@@ -20,8 +20,8 @@ func TestWrongUseOfTheDoorsIsExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range [][2]string{
-		{"exec true", "1 exec: no server of fakecloud start runs; start one with fakecloud start, or name another cloud with " +
-			"HCLOUD_ENDPOINT and HCLOUD_TOKEN"},
+		{"exec true", "1 exec: no cloud answers at http://127.0.0.1:1/v1: start one with fakecloud start, or name another one with " +
+			"HCLOUD_ENDPOINT and HCLOUD_TOKEN (dial tcp 127.0.0.1:1: connect: connection refused)"},
 		{"exec", "2 exec: wrong number of arguments, 0; the form is fakecloud exec [flags] [--] COMMAND [ARGUMENT]..."},
 		{"--proxy 0.0.0.0:0", `2 --proxy: proxy address "0.0.0.0:0": must be host:port of a loopback address, such as 127.0.0.1:4245`},
 		{"--proxy 127.0.0.1:0 --proxy-allow a/b", `2 --proxy: allowed host "a/b": must be a host or host:port, such as ` +
@@ -36,7 +36,7 @@ func TestWrongUseOfTheDoorsIsExplained(t *testing.T) {
 		if strings.HasPrefix(line, "--") {
 			args = append(args, "--listen", "127.0.0.1:0", "--control", off)
 		}
-		_, err := execute(t, environment{"FAKECLOUD_STATE_FILE": file}, args...)
+		_, err := execute(t, environment{"FAKECLOUD_STATE_FILE": file, "HCLOUD_ENDPOINT": "http://127.0.0.1:1/v1"}, args...)
 		if got := fmt.Sprint(exitStatus(err), " ", err); got != want {
 			t.Errorf("%s: %s\nwant %s", line, got, want)
 		}

@@ -276,7 +276,7 @@ func (s *settings) startAPI(ctx context.Context, cloud *fakecloud.Cloud) (endpoi
 func (s *settings) checkAddresses() error {
 	api, err := net.ResolveTCPAddr("tcp", s.listen)
 	if err != nil {
-		return fmt.Errorf("--listen %q: must be host:port, such as 127.0.0.1:4242: %w", s.listen, err)
+		return fmt.Errorf("--listen %q: must be host:port, such as %s: %w", s.listen, defaultListen, err)
 	}
 	if s.control == off {
 		return nil

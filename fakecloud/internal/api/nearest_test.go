@@ -19,7 +19,7 @@ func TestTheNearestKnownPath(t *testing.T) {
 		"/v1/servers/5/action/poweron":        "POST /v1/servers/{id}/actions/poweron",
 		"/v1/servers/5/actions/power_on":      "POST /v1/servers/{id}/actions/poweron",
 		"/v1/servers/my-name/actions/poweron": "POST /v1/servers/{id}/actions/poweron",
-		"/v1/servers/5/no/such/thing":         "GET /v1/servers/{id}, PUT /v1/servers/{id}, DELETE /v1/servers/{id}",
+		"/v1/servers/5/no/such/thing":         "",
 		"/v1/loadbalancers/5":                 "GET /v1/load_balancers/{id}, PUT /v1/load_balancers/{id}, DELETE /v1/load_balancers/{id}",
 		"/v1/load-balancers":                  "GET /v1/load_balancers, POST /v1/load_balancers",
 		"/v1/storage_boxes":                   "",
