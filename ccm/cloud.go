@@ -148,9 +148,7 @@ func (c *Cloud) raiseFence() {
 	}
 	fence.Raise(host, c.clock)
 	c.fence.Store(fence)
-	ctx, cancel := context.WithTimeout(c.stop, 5*time.Second)
-	defer cancel()
-	if err := fence.Check(ctx); err != nil {
+	if err := fence.Check(c.stop); err != nil {
 		klog.ErrorS(err, "Could not confirm that this process leads; will check again before the next write")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 // mute answers with a body that says nothing until the request ends.
@@ -47,6 +48,11 @@ func TestARequestToKubernetesEndsAndAWatchStays(t *testing.T) {
 			watch, err := kube.CoreV1().Services("").Watch(t.Context(), metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			fence := NewLeaderFence(kubernetes.NewForConfigOrDie(&rest.Config{Transport: mute{}}).CoordinationV1().Leases(""), "ccm")
+			fence.Raise("host", clock.RealClock{})
+			if err := fence.Check(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the check of the leader ends with %v", err)
 			}
 			select {
 			case <-watch.ResultChan():

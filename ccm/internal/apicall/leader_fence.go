@@ -58,6 +58,8 @@ func (f *LeaderFence) Check(ctx context.Context) error {
 	if f.clock.Now().Round(0).Before(f.validUntil) { // Round(0) removes the monotonic clock, which stops while the machine is suspended
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // other writes wait for the mutex
+	defer cancel()
 	lease, err := f.leases.Get(ctx, f.name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("the request was not sent: reading the leader election Lease: %w", err)

@@ -62,7 +62,7 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 	if !named && l.own.Inherits(lb.Labels, planned.UID) {
 		return l.inherit(ctx, svc, lb)
 	}
-	if !named || plan.WasReleased(lb, planned.UID) {
+	if !named || plan.IsSettled(lb, planned.UID) {
 		return nil, l.refuse(svc, event.NotOwned, "load balancer %d (%s) has the name of this Service's load balancer, but not the "+
 			"label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",
 			lb.ID, lb.Name, plan.OwnerSelector(planned.UID))

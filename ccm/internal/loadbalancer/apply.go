@@ -61,7 +61,7 @@ func (s *serviceSync) reconcile(ctx context.Context, planned *plan.LoadBalancer,
 	klog.InfoS("Updating load balancer", "service", klog.KObj(s.svc), "loadBalancer", lb.ID, "operations", plan.DescribeOps(ops, len(ops)))
 	defer s.store.Written(planned.UID)
 	done, err := s.applyOps(ctx, lb, ops, s.checkNode)
-	s.noteRefused(ctx, planned.UID, err)
+	s.noteRefused(ctx, planned.UID, done, err)
 	if len(done) > 0 {
 		s.events.Normal(s.svc, event.Updated, "Updated load balancer %d: %s", lb.ID, plan.DescribeOps(done, 6))
 	}
@@ -80,7 +80,11 @@ func (s *serviceSync) reconcile(ctx context.Context, planned *plan.LoadBalancer,
 // (see plan.Op.Needs and plan.Input.Wrong). What was there before an adoption stays.
 func (s *serviceSync) closeExposed(ctx context.Context, lb *hcloud.LoadBalancer) {
 	uid := string(s.svc.UID)
-	asked, _, _ := plan.ParseAnnotations(s.asked.Annotations, s.defaults)
+	defaults := s.defaults
+	if plan.IsLent(lb) || plan.IsGuest(lb, uid) {
+		defaults = nil // they are not for an interface that somebody else decides about
+	}
+	asked, _, _ := plan.ParseAnnotations(s.asked.Annotations, defaults)
 	exposed := asked.DisablePublicNetwork && lb.PublicNet.Enabled && (plan.IsGuest(lb, uid) || plan.IsSettled(lb, uid))
 	s.mu.Lock()
 	since, known := s.exposed[uid]

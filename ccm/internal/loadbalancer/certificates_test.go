@@ -104,9 +104,12 @@ func TestAFailedIssuanceIsReportedAndRepeated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "realistic", 1)
 	cloud := w.provider()
-	svc := newService("web", managed("www.once-ca-dns-validation-failed.invalid"), 443)
+	svc := newService("web", managed("www.once-ca-dns-validation-failed.invalid"), 443, 80)
+	annotate(svc, map[string]string{"protocol.80": "tcp"})
 	w.expectError(cloud, svc, "ca_dns_validation_failed")
 	w.expectEvent("Warning ManagedCertificate", "ca_dns_validation_failed")
+	w.expectPorts(svc, 80)
+	w.expectTargets(serverIDs(w.nodes))
 	w.wire.take()
 	for range 5 { // within a minute
 		w.clock.Step(10 * time.Second)
@@ -115,6 +118,7 @@ func TestAFailedIssuanceIsReportedAndRepeated(t *testing.T) {
 	w.expectNoWrites()
 	w.clock.Step(5 * time.Minute)
 	w.ensure(cloud, svc)
+	w.expectPorts(svc, 80, 443)
 	if n := len(w.certificates()); n != 1 {
 		t.Errorf("%d certificates", n)
 	}

@@ -65,8 +65,8 @@ type Controller struct {
 	lingering map[string]wait
 	// exposed holds by UID since when the load balancer of a Service that asks to be private is public.
 	exposed map[string]time.Time
-	// refused holds by UID the servers that the API refuses as targets.
-	refused map[string]map[int64]bool
+	// refused holds by UID when the API last refused a server as a target.
+	refused map[string]map[int64]time.Time
 	// reached holds the IPv6 addresses of targets, by load balancer and server.
 	reached map[int64]map[int64]netip.Addr
 	// ended holds the UIDs of Services without a load balancer: this process deleted it, and made no other.
@@ -85,7 +85,7 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 		client: waiter.Client, waiter: waiter, slow: &apicall.SlowActions{Waiter: waiter}, servers: servers, network: network,
 		evidence: e, store: inventory.NewLoadBalancers(waiter.Client, clk, e, defaults), defaults: defaults, events: events, own: own,
 		managed: map[string]*corev1.Service{}, issuances: map[int64]time.Time{}, lingering: map[string]wait{},
-		refused: map[string]map[int64]bool{}, exposed: map[string]time.Time{}, ended: map[string]bool{},
+		refused: map[string]map[int64]time.Time{}, exposed: map[string]time.Time{}, ended: map[string]bool{},
 		reached: map[int64]map[int64]netip.Addr{},
 		Waits:   make(chan struct{}, 1),
 	}

@@ -350,9 +350,10 @@ func anew(svc *corev1.Service) *corev1.Service {
 func TestWhatAVanishedServiceHasLeftStaysAndIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
-	cloud, svc, other := w.provider(), newService("web", nil, 80), newService("other", nil, 80)
+	cloud, svc, other := w.providerIn("here"), newService("web", nil, 80), newService("other", nil, 80)
 	w.ensure(cloud, svc)
 	w.ensure(cloud, other)
+	w.ensure(w.providerIn("there"), newService("theirs", nil, 80))
 	r, _ := w.resyncOf(cloud, svc, other)
 	expect := func(orphans int, event bool) {
 		t.Helper()
@@ -370,7 +371,7 @@ func TestWhatAVanishedServiceHasLeftStaysAndIsReported(t *testing.T) {
 	expect(1, false) // the list may be older
 	expect(1, true)
 	lbs, _ := cloud.LoadBalancer()
-	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err != nil || len(w.loadBalancers()) != 2 {
+	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err != nil || len(w.loadBalancers()) != 3 {
 		t.Errorf("%v, %d load balancers", err, len(w.loadBalancers()))
 	}
 	for _, lb := range w.loadBalancers() {
@@ -381,6 +382,11 @@ func TestWhatAVanishedServiceHasLeftStaysAndIsReported(t *testing.T) {
 	expect(0, false)
 	if _, still := controllerOf(cloud).ManagedServices()[string(svc.UID)]; still {
 		t.Error("each comparison goes on asking for what the Service has left")
+	}
+	for uid, orphans := range map[string]int{"here": 1, "": 0} { // after a start, there may be no Service left
+		cloud = w.providerIn(uid)
+		r, _ = w.resyncOf(cloud)
+		expect(orphans, false)
 	}
 }
 

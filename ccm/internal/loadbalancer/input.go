@@ -13,6 +13,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	cloudapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/inventory"
@@ -38,7 +39,14 @@ func (s *serviceSync) readSettings(lb *hcloud.LoadBalancer) {
 	}
 }
 
-// prepare reads the input of the plan, and returns the plan. Without a load balancer, lb is nil and any error ends the sync.
+// isPortOnly reports whether an error concerns one port: its certificate is not issued yet.
+func isPortOnly(err error) bool {
+	_, is := errors.AsType[*cloudapi.RetryError](err)
+	return is
+}
+
+// prepare reads the input of the plan, and returns the plan. Without a load balancer, lb is nil, and an error ends the sync, unless
+// it concerns one port of several.
 func (s *serviceSync) prepare(ctx context.Context, lb *hcloud.LoadBalancer) (planned *plan.LoadBalancer, notes []plan.Note, err error) {
 	s.in.Current = lb
 	for _, read := range []func(context.Context){
@@ -52,10 +60,14 @@ func (s *serviceSync) prepare(ctx context.Context, lb *hcloud.LoadBalancer) (pla
 			return nil, nil, apicall.JoinErrors(append(s.errs, err))
 		}
 	}
-	if lb == nil && len(s.errs) > 0 {
+	ends := lb == nil && slices.ContainsFunc(s.errs, func(err error) bool { return !isPortOnly(err) })
+	if !ends {
+		planned, notes = plan.Compute(s.in)
+		ends = lb == nil && len(s.errs) > 0 && len(planned.Services) == 0
+	}
+	if ends {
 		return nil, nil, apicall.JoinErrors(s.errs)
 	}
-	planned, notes = plan.Compute(s.in)
 	if lb != nil && plan.IsSmaller(s.in.Limits, lb.LoadBalancerType, planned.Excess) {
 		s.failed(plan.InvalidSettings(plan.AnnotationError{Source: s.sourceOf(s.svc, "type"), Value: planned.Type,
 			Reason: "is too small: " + plan.ExcessText(planned.Type, planned.Excess, nil)}))
@@ -250,11 +262,13 @@ func (s *serviceSync) readCertificates(ctx context.Context) {
 		if !asked {
 			var others []*hcloud.Certificate
 			answer.ids, others, answer.err = s.certificates(ctx, s.svc, settings)
-			at := plan.SettingAt(s.svc, s.in.Settings, "http-certificates", port)
-			s.failed(plan.AtPort(answer.err, s.svc, s.in.Settings, port), at)
+			s.failed(plan.AtPort(answer.err, s.svc, s.in.Settings, port))
 			bySettings[settings], unused, used = answer, append(unused, others...), append(used, answer.ids...)
 		}
 		s.in.Certificates[port], known = answer.ids, known && answer.err == nil
+		if answer.err != nil {
+			s.in.Wrong["http-certificates."+strconv.Itoa(port)] = true
+		}
 	}
 	if !https && known && s.in.Current != nil && plan.ServesCertificates(s.in.Current, string(s.svc.UID)) {
 		// This sync ends HTTPS, so its managed certificates are obsolete.

@@ -30,14 +30,18 @@ const (
 	maxLinger = time.Minute
 	// LingerPoll is the time until the next look at the health of the others. One list answers for all load balancers.
 	LingerPoll = 4 * time.Second
+	// refusalHolds is how long a target that the API refuses has the last place, and keeps the address that it has. Each try to change
+	// that costs it a health check.
+	refusalHolds = 10 * time.Minute
 )
 
 // wait counts a Service's targets that have to leave, and remembers since when they are not fewer. known are the servers of the nodes that
-// were chosen before; nil after a start, so that all seem to be new.
+// were chosen before, and fresh is the number of those without one; nil and 0 after a start, so that all seem to be new.
 type wait struct {
 	since   time.Time
 	targets int
 	known   []int64
+	fresh   int
 }
 
 // waited sets in the input whether the Service's targets have waited long enough, and the servers that none waits for.
@@ -53,20 +57,31 @@ func (l *Controller) waited(uid string, in *plan.Input) {
 	defer l.mu.Unlock()
 	w := l.lingering[uid]
 	in.LingerOver = w.targets > 0 && l.waiter.Clock.Since(w.since) >= maxLinger
-	in.Known, in.Refused = w.known, l.refused[uid]
+	in.Known, in.Fresh, in.Refused = w.known, w.fresh, map[int64]bool{}
+	for id, at := range l.refused[uid] {
+		in.Refused[id] = l.waiter.Clock.Since(at) < refusalHolds
+	}
 }
 
-// noteRefused remembers the servers that the API has refused as targets, by the error of the operations.
-func (l *Controller) noteRefused(ctx context.Context, uid string, err error) {
-	refused := map[int64]bool{}
-	for _, e := range apicall.EachError(err) {
-		if part, ok := errors.AsType[*partError](e); ok && part.op.Kind == plan.OpAddTarget && isRefusal(ctx, part.err) {
-			refused[part.op.Target.ServerID] = true
-		}
-	}
+// noteRefused remembers the servers that the API has refused as targets, by the error of the operations, and forgets those that it takes.
+func (l *Controller) noteRefused(ctx context.Context, uid string, done []plan.Op, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.refused[uid] = refused
+	refused := l.refused[uid]
+	for _, op := range done {
+		if op.Kind == plan.OpAddTarget {
+			delete(refused, op.Target.ServerID)
+		}
+	}
+	for _, e := range apicall.EachError(err) {
+		if part, ok := errors.AsType[*partError](e); ok && part.op.Kind == plan.OpAddTarget && isRefusal(ctx, part.err) {
+			if refused == nil {
+				refused = map[int64]time.Time{}
+				l.refused[uid] = refused
+			}
+			refused[part.op.Target.ServerID] = l.waiter.Clock.Now()
+		}
+	}
 }
 
 // checkNode returns an error if the operation removes a target with a Node that has changed since the sync began: it may be chosen again.

@@ -247,6 +247,7 @@ func TestNothingWaitsForANodeThatDoesNotServe(t *testing.T) {
 	for name, sick := range map[string]func(w *world){
 		"its server is off": func(w *world) { w.power(serverIDs(w.nodes)[2], false) },
 		"it has no route":   func(w *world) { lackRoute(w.nodes[2]) },
+		"it has no server":  func(w *world) { w.nodes[2].Spec.ProviderID = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

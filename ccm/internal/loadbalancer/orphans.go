@@ -28,8 +28,8 @@ func (l *Controller) OrphansMetric() prometheus.Collector {
 	})
 }
 
-// ReportOrphans reports such load balancers. It costs a request only if a Service has just vanished, or while there are some. The list may
-// be older than the end of a Service, so two must show them.
+// ReportOrphans reports such load balancers. It costs a request only after a start without Services, if a Service has just vanished, or
+// while there are some. The list may be older than the end of a Service, so two must show them.
 func (l *Controller) ReportOrphans(ctx context.Context) error {
 	alive := l.evidence.Services()
 	if alive == nil {
@@ -40,7 +40,7 @@ func (l *Controller) ReportOrphans(ctx context.Context) error {
 	l.mu.Unlock()
 	vanished := l.ManagedServices()
 	maps.DeleteFunc(vanished, func(uid string, _ *corev1.Service) bool { return alive[uid] != nil })
-	ask := len(vanished)+len(l.orphans) > 0
+	ask := len(vanished)+len(l.orphans) > 0 || l.orphans == nil && len(alive) == 0
 	if ask && l.evidence.Project(ctx) != nil {
 		return nil // the list may be that of another project; the doubt is reported
 	}
@@ -51,7 +51,7 @@ func (l *Controller) ReportOrphans(ctx context.Context) error {
 	orphans, left := map[int64]bool{}, map[string]bool{}
 	for _, lb := range all {
 		uid := lb.Labels[plan.LabelServiceUID]
-		if alive[uid] != nil || !l.own.IsHere(lb.Labels) {
+		if uid == "" || alive[uid] != nil || !l.own.IsOurs(lb.Labels) {
 			continue
 		}
 		left[uid] = true

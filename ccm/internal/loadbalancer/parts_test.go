@@ -316,20 +316,26 @@ func TestARefusedTargetHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// The load balancer is found by its name, and one of two servers is refused: the Service gets its settings nevertheless.
-func TestARefusedTargetHoldsUpNoSetting(t *testing.T) {
+// The load balancer is found by its name, and one of two servers, or the network, is refused: the Service gets its settings nevertheless.
+func TestARefusedPartHoldsUpNoSetting(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 2)
-	w.create(hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-		Location: &hcloud.Location{Name: "fsn1"}})
-	cloud, svc := w.provider(), newService("web", map[string]string{"name": "edge", "algorithm-type": "least_connections"}, 80)
-	w.refuseServers(serverIDs(w.nodes[:1])...)
-	for range 2 {
-		w.expectError(cloud, svc, "unsupported_error")
-	}
-	w.expectTargets(serverIDs(w.nodes[1:]))
-	if got := w.theLoadBalancer().Algorithm.Type; got != hcloud.LoadBalancerAlgorithmTypeLeastConnections {
-		t.Errorf("algorithm %s", got)
+	for refused, targets := range map[string]int{"unsupported_error": 1, "no_subnet_available": 2} {
+		w := newWorld(t, "instant", 2)
+		w.create(hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+			Location: &hcloud.Location{Name: "fsn1"}})
+		cloud, svc := w.provider(), newService("web", map[string]string{"name": "edge", "algorithm-type": "least_connections"}, 80)
+		if targets == 1 {
+			w.refuseServers(serverIDs(w.nodes[:1])...)
+		} else {
+			w.refuseAs(422, refused, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/attach_to_network") })
+		}
+		for range 2 {
+			w.expectError(cloud, svc, refused)
+		}
+		w.expectTargets(serverIDs(w.nodes[2-targets:]))
+		if got := w.theLoadBalancer().Algorithm.Type; got != hcloud.LoadBalancerAlgorithmTypeLeastConnections {
+			t.Errorf("%s: algorithm %s", refused, got)
+		}
 	}
 }
 
@@ -384,6 +390,18 @@ func TestAPrivateServiceHasNoOpenPort(t *testing.T) {
 		w.must(err)
 		w.ensure(cloud, svc)
 		w.expectPorts(svc, 80, 443)
+	})
+	t.Run("it is lent, and only a default asks", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, "instant", 2)
+		w.lend("front")
+		cloud := w.provider(func(c *ccm.Config) { c.LoadBalancerDefaults = map[string]string{"disable-public-network": "true"} })
+		svc := newService("web", map[string]string{"adopt": "front"}, 80)
+		for range 3 {
+			w.ensure(cloud, svc)
+			w.expectPorts(svc, 80, 9000)
+			w.clock.Step(time.Minute)
+		}
 	})
 	t.Run("the CCM has no network", func(t *testing.T) {
 		t.Parallel()

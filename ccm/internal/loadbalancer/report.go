@@ -164,13 +164,13 @@ func (s *serviceSync) noteLingering(planned *plan.LoadBalancer) {
 	w := s.lingering[planned.UID]
 	switch n := len(planned.Lingering) + len(planned.Waiting); {
 	case n == 0:
-		s.lingering[planned.UID] = wait{known: planned.Chosen}
+		s.lingering[planned.UID] = wait{known: planned.Chosen, fresh: planned.Fresh}
 		return
 	case w.targets == 0:
 		s.tellWaiting(planned)
 		fallthrough
 	case n < w.targets:
-		s.lingering[planned.UID] = wait{s.waiter.Clock.Now(), n, w.known}
+		s.lingering[planned.UID] = wait{s.waiter.Clock.Now(), n, w.known, w.fresh}
 	case s.in.LingerOver:
 		s.failWaiting(planned)
 		return

@@ -42,7 +42,7 @@ func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string, refused map[int64]
 	var added []Part
 	for _, op := range ops {
 		if gives(op) && !isTaken(op.Part) && (!leaves || !op.Target.Private) && !slices.ContainsFunc(op.Needs, isTaken) && fits(op) {
-			if first = append(first, op); !refused[op.Target.ServerID] {
+			if first = append(first, op); op.Kind != OpAttach && !refused[op.Target.ServerID] { // private targets need an attachment
 				added = append(added, op.Part)
 			}
 			continue

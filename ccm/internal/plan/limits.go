@@ -60,7 +60,7 @@ func fitToLimits(plan *LoadBalancer, in Input) {
 	}
 	has := ServerTargets(current)
 	if n := room("targets", foreignTargets(current), len(plan.Targets), maxTargets); n < len(plan.Targets) {
-		plan.Targets = chooseTargets(plan.Targets, n, has, in.Servers)
+		plan.Targets = chooseTargets(plan.Targets, n, has, in)
 	}
 
 	var foreignPorts int
@@ -125,37 +125,34 @@ func chooseCertificates(services []hcloud.LoadBalancerService, own []int64, n in
 }
 
 // chooseTargets returns n of the targets. Those that the load balancer has stay. The others are spread over
-// locations, so that the load balancer survives the loss of one.
-func chooseTargets(all []Target, n int, has []Target, servers map[int64]*hcloud.Server) []Target {
+// locations, so that the load balancer survives the loss of one. Those that the API refuses come last.
+func chooseTargets(all []Target, n int, has []Target, in Input) []Target {
 	location := func(t Target) string {
-		if s := servers[t.ServerID]; s != nil && s.Location != nil {
+		if s := in.Servers[t.ServerID]; s != nil && s.Location != nil {
 			return s.Location.Name
 		}
 		return ""
 	}
-	is := map[int64]bool{}
+	rank := map[int64]int{}
+	for id := range in.Refused {
+		rank[id] = 1
+	}
 	for _, t := range has {
-		is[t.ServerID] = true
+		rank[t.ServerID] = -1
 	}
 	var chosen []Target
 	perLocation := map[string]int{}
 	left := slices.Clone(all)
 	for len(chosen) < n {
 		best := slices.MinFunc(left, func(a, b Target) int {
-			if is[a.ServerID] != is[b.ServerID] {
-				if is[a.ServerID] {
-					return -1
-				}
-				return 1
-			}
-			return cmp.Or(cmp.Compare(perLocation[location(a)], perLocation[location(b)]), cmp.Compare(location(a), location(b)),
-				cmp.Compare(a.ServerID, b.ServerID))
+			return cmp.Or(cmp.Compare(rank[a.ServerID], rank[b.ServerID]), cmp.Compare(perLocation[location(a)], perLocation[location(b)]),
+				cmp.Compare(location(a), location(b)), cmp.Compare(a.ServerID, b.ServerID))
 		})
 		chosen = append(chosen, best)
 		perLocation[location(best)]++
 		left = slices.DeleteFunc(left, func(t Target) bool { return t.ServerID == best.ServerID })
 	}
-	slices.SortFunc(chosen, func(a, b Target) int { return cmp.Compare(a.ServerID, b.ServerID) })
+	slices.SortFunc(chosen, compareTargets)
 	return chosen
 }
 

@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
 // linger keeps targets in the plan that have to wait before they leave or change: see keepServing and readdress. A load balancer that
@@ -54,34 +52,26 @@ func keepServing(plan *LoadBalancer, in Input) {
 		waiting = waiting[:min(len(waiting), max(most, 0))]
 	}
 	if plan.Targets = slices.Concat(plan.Targets, waiting); len(plan.Targets) > room {
-		plan.Targets = chooseTargets(plan.Targets, room, ServerTargets(lb), in.Servers)
+		plan.Targets = chooseTargets(plan.Targets, room, ServerTargets(lb), in)
 	}
 	slices.SortFunc(plan.Targets, compareTargets)
 }
 
 // awaited returns how many of the chosen nodes should serve a port, also those that are not targets yet, for whatever reason. Nothing waits
-// for one that the API refuses, nor for one that is sick or has no endpoint: it was chosen before a target had to leave, and does
-// not serve.
-func (in Input) awaited() func(port int) int {
+// for one that the API refuses, nor for one that is sick, has no endpoint or finds no server: it was chosen before a target had to leave,
+// and does not serve.
+func (in Input) awaited(plan *LoadBalancer) func(port int) int {
 	targets := map[int64]hcloud.LoadBalancerTarget{}
 	for _, t := range in.Current.Targets {
 		targets[serverOf(t)] = t
-	}
-	fresh, chosen := 0, map[int64]bool{} // two Nodes may name one server
-	for _, node := range selectedNodes(in, currentTargets(in.Current)) {
-		if id, err := nodeinfo.ParseProviderID(node.Spec.ProviderID); err == nil {
-			chosen[id] = true
-		} else if !nodeinfo.IsForeign(node) {
-			fresh++
-		}
 	}
 	counts := map[int]int{}
 	return func(port int) int {
 		if n := counts[port]; n > 0 {
 			return n
 		}
-		n := fresh
-		for id := range chosen {
+		n := max(plan.Fresh-in.Fresh, 0)
+		for _, id := range plan.Chosen {
 			_, known := slices.BinarySearch(in.Known, id)
 			target, has := targets[id]
 			sick := known && (!has || slices.ContainsFunc(target.HealthStatus, func(h hcloud.LoadBalancerTargetHealthStatus) bool {
@@ -146,7 +136,7 @@ func lingeringTargets(plan *LoadBalancer, in Input) (needed []Target) {
 	if len(leaving) == 0 {
 		return nil // as in almost each sync
 	}
-	awaited := in.awaited()
+	awaited := in.awaited(plan)
 	for _, t := range leaving {
 		id := serverOf(t)
 		lacks := func(port int) bool { return len(served[port]) < awaited(port) && !served[port][id] }

@@ -83,6 +83,15 @@ func TestNoTargetChangesWhileAnotherIsNotChecked(t *testing.T) {
 			t.Errorf("the other is %s: changes %t, want %t", status, got, changes)
 		}
 	}
+	for refused, want := range map[int64][]Target{3: {{1, true}, {3, false}, {4, true}}, 5: {{1, true}, {3, true}, {4, false}}} {
+		plan := &LoadBalancer{Targets: []Target{{1, true}, {3, true}, {4, true}}, Public: true}
+		readdress(plan, Input{Refused: map[int64]bool{refused: true}, Current: &hcloud.LoadBalancer{
+			PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true},
+			Targets:   []hcloud.LoadBalancerTarget{target(1, true, healthy), target(3, false, healthy), target(4, false, healthy)}}})
+		if !slices.Equal(plan.Targets, want) {
+			t.Errorf("server %d is refused: %v, want %v", refused, plan.Targets, want)
+		}
+	}
 	for refused, changes := range map[int64]bool{4: false, 2: true} { // server 2 is no target: it is to be added, or the API refuses it
 		plan := &LoadBalancer{Targets: []Target{{1, true}, {2, true}, {3, true}}, Public: true}
 		readdress(plan, Input{Refused: map[int64]bool{refused: true}, Current: &hcloud.LoadBalancer{

@@ -90,6 +90,11 @@ func (o Ownership) IsHere(labels map[string]string) bool {
 	return uid == "" || o.ClusterUID == "" || uid == o.ClusterUID
 }
 
+// IsOurs reports whether a resource has a mark of this cluster.
+func (o Ownership) IsOurs(labels map[string]string) bool {
+	return o.IsHere(labels) && (labels[LabelCluster] != "" || o.ClusterUID != "" && labels[LabelClusterUID] == o.ClusterUID)
+}
+
 // Owns reports whether a resource with these labels belongs to the Service.
 func (o Ownership) Owns(labels map[string]string, uid string) bool {
 	return labels[LabelServiceUID] == uid && o.IsHere(labels)
@@ -145,11 +150,9 @@ func (o Ownership) DefaultName(svc *corev1.Service) string {
 	return name
 }
 
-// WasReleased reports whether a load balancer without an owner belonged to the Service earlier: a person has removed the owner's label to
-// keep it. If none of our labels is left, a client such as Terraform may have replaced all of them.
-func WasReleased(lb *hcloud.LoadBalancer, uid string) bool { return lb.Labels[LabelLastOwner] == uid }
-
-// IsSettled reports whether the load balancer serves the Service. Before that, an adoption must not remove a person's settings.
+// IsSettled reports whether the load balancer serves the Service. Before that, an adoption must not remove a person's settings. One without
+// an owner was released: a person has removed the owner's label to keep it. If none of our labels is left, a client such as Terraform may
+// have replaced all of them.
 func IsSettled(lb *hcloud.LoadBalancer, uid string) bool { return lb.Labels[LabelLastOwner] == uid }
 
 // InUse returns the only load balancer with an address that the Service's status shows. It returns nil if several have one, or if

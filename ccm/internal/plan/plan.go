@@ -81,6 +81,8 @@ type LoadBalancer struct {
 	Targets, Lingering, Waiting []Target
 	// Chosen are the servers of the chosen nodes, in ascending order, whether they can be targets or not.
 	Chosen []int64
+	// Fresh is the number of chosen nodes that have not found their servers yet.
+	Fresh int
 	// IPv6 holds the addresses of public targets that the load balancer reaches over IPv6, by server ID.
 	IPv6 map[int64]netip.Addr
 	// Former holds the addresses that such targets have now, if they are others.
@@ -129,8 +131,9 @@ type Input struct {
 	LingerOver bool
 	// Doomed holds the servers of nodes that are about to end.
 	Doomed map[int64]bool
-	// Known are those that were chosen before targets had to leave, in ascending order.
+	// Known and Fresh are LoadBalancer.Chosen and Fresh before targets had to leave.
 	Known []int64
+	Fresh int
 	// Refused holds the servers that the API last refused as targets of the Service: nothing waits for them.
 	Refused map[int64]bool
 	// NetworkID of HCLOUD_NETWORK; 0 without a network.

@@ -407,6 +407,12 @@ func TestTargetsThatExceedTheTypeAreChosenStablyAndSpread(t *testing.T) {
 		t.Errorf("got %v, %+v, want %v", plan.Targets, plan.Excess, want)
 	}
 
+	in.Refused = map[int64]bool{9: true, 10: true, 11: true, 8: true}
+	if plan, _ = planFor(t, in); !slices.Equal(plan.Targets, public(1, 2, 3, 4, 5, 7)) {
+		t.Errorf("got %v with refused servers", plan.Targets)
+	}
+	in.Refused = nil
+
 	slices.Reverse(in.Nodes)
 	in.Current = built(simple(public(3, 4, 5, 99), 80)) // 99 is the server of a node that is gone
 	in.Current.Targets = append(in.Current.Targets,

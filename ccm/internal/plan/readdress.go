@@ -30,7 +30,7 @@ func readdress(plan *LoadBalancer, in Input) {
 	for i, want := range plan.Targets {
 		t, is := now[want.ServerID]
 		atOnce := len(s.next) == 0 && !s.missing && (!s.unknown || lingerOver) || len(s.next) > 0 && mayChange && want.ServerID == s.next[0]
-		if is && t.UsePrivateIP != want.Private && !atOnce {
+		if is && t.UsePrivateIP != want.Private && (!atOnce || in.Refused[want.ServerID]) {
 			keepAddress(plan, i)
 		}
 	}
@@ -69,6 +69,7 @@ func look(plan *LoadBalancer, in Input, now map[int64]hcloud.LoadBalancerTarget)
 	s := addressChange{ready: true}
 	for _, want := range plan.Targets {
 		switch t, is := now[want.ServerID]; {
+		case in.Refused[want.ServerID] && (!is || t.UsePrivateIP != want.Private):
 		case is && t.UsePrivateIP != want.Private:
 			if len(healthyPorts(t)) > 0 {
 				s.next = append(s.next, want.ServerID)
@@ -76,7 +77,6 @@ func look(plan *LoadBalancer, in Input, now map[int64]hcloud.LoadBalancerTarget)
 			s.ready, s.unknown = s.ready && !isUnknown(t), s.unknown || isUnknown(t) // it may just have got this one
 		case is && IsHealthy(t):
 			s.proven = true
-		case !is && in.Refused[want.ServerID]:
 		case is && in.Servers[want.ServerID] != nil && in.Servers[want.ServerID].Status == hcloud.ServerStatusOff: // with any address
 		default:
 			s.ready, s.missing, s.unknown = false, s.missing || !is, s.unknown || isUnknown(t)

@@ -77,6 +77,9 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 		// A Node of another provider, or without a server, cannot be a target.
 		id, err := nodeinfo.ParseProviderID(node.Spec.ProviderID)
 		if err != nil {
+			if !nodeinfo.IsForeign(node) {
+				plan.Fresh++
+			}
 			continue
 		}
 		plan.Chosen = append(plan.Chosen, id)
@@ -128,6 +131,7 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 	}
 	slices.SortFunc(targets, compareTargets)
 	slices.Sort(plan.Chosen)
+	plan.Chosen = slices.Compact(plan.Chosen) // two Nodes may name one server
 	plan.Targets, plan.unrouted = slices.Compact(targets), len(noRoute) > 0
 	return append(notes, skippedNotes(noAddress, noRoute, private)...)
 }
