@@ -71,12 +71,13 @@ func CCMArgs(leaderElect bool) []string {
 	return append(args, leaderElection(leaderElect)...)
 }
 
-// leaderElection are the arguments that make a CCM one of several, or the only one.
+// leaderElection are the arguments that make a CCM one of several, or the only one. A busy host keeps these times: a leader that cannot
+// renew its Lease by the deadline ends.
 func leaderElection(on bool) []string {
 	if !on {
 		return []string{"--leader-elect=false"}
 	}
-	return []string{"--leader-elect=true", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s",
+	return []string{"--leader-elect=true", "--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s",
 		"--leader-elect-retry-period=1s"}
 }
 

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -88,7 +89,9 @@ func TestTheActionRunsTheSuite(t *testing.T) {
 		filepath.Join(bin, "make"):              "#!/bin/sh\nprintf '%s\\n' \"$@\" \"$E2E_CLUSTER\" \"$E2E_OUT\"\n",
 		filepath.Join(workspace, "my ccm.yaml"): "",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+		syscall.ForkLock.RLock() // a process that is being started would hold the program open for writing
+		err := os.WriteFile(name, []byte(text), 0o700)
+		if syscall.ForkLock.RUnlock(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -349,10 +349,7 @@ func (e *Evidence) MayCreate(ctx context.Context, svc *corev1.Service) error {
 func (e *Evidence) awaitNode() error {
 	nodes, _ := e.Listers()
 	all := nodeinfo.List(nodes)
-	isNew := func(n *corev1.Node) bool {
-		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudapi.TaintExternalCloudProvider })
-	}
-	if len(all) == 0 || slices.ContainsFunc(all, func(n *corev1.Node) bool { return !isNew(n) }) {
+	if len(all) == 0 || slices.ContainsFunc(all, func(n *corev1.Node) bool { return !nodeinfo.IsUninitialized(n) }) {
 		return nil
 	}
 	return cloudapi.NewRetryError("waiting for the first Node to find its server: if none does, the token may belong to another project",

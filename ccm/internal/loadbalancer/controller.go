@@ -108,7 +108,7 @@ func (l *Controller) GetLoadBalancerName(_ context.Context, _ string, svc *corev
 	return l.own.DefaultName(svc)
 }
 
-// GetLoadBalancer implements cloudprovider.LoadBalancer. If the Service wants no load balancer any
+// GetLoadBalancer implements cloudprovider.LoadBalancer. The status is empty: nobody reads it. If the Service wants no load balancer any
 // more, a managed certificate of the Service counts as existing too. The service controller calls
 // EnsureLoadBalancerDeleted only if something exists, and after a crash a certificate may be the only
 // thing left.
@@ -123,32 +123,15 @@ func (l *Controller) GetLoadBalancer(ctx context.Context, _ string, svc *corev1.
 	if plan.WantsLoadBalancer(svc) {
 		all, err := l.store.LookUp(ctx, svc)
 		lbs := l.own.OwnedBy(all, string(svc.UID))
-		return l.shown(svc, lbs), len(lbs) > 0, err
+		return &corev1.LoadBalancerStatus{}, len(lbs) > 0, err
 	}
 	l.unmanage(svc)
 	lbs, inherited, err := l.remaining(ctx, svc)
-	switch {
-	case err != nil:
-		return nil, false, err
-	case inherited != nil:
-		return &corev1.LoadBalancerStatus{}, true, nil
-	case len(lbs) > 0:
-		return l.shown(svc, lbs), true, nil
+	if err != nil || inherited != nil || len(lbs) > 0 {
+		return &corev1.LoadBalancerStatus{}, err == nil, err
 	}
 	certs, err := l.ownedCertificates(ctx, string(svc.UID))
 	return &corev1.LoadBalancerStatus{}, len(certs) > 0, err
-}
-
-// shown returns the status of a Service with these load balancers; nil without one.
-func (l *Controller) shown(svc *corev1.Service, lbs []*hcloud.LoadBalancer) *corev1.LoadBalancerStatus {
-	switch len(lbs) {
-	case 0:
-		return nil
-	case 1:
-		settings, _, _ := plan.ParseAnnotations(svc.Annotations, l.defaults)
-		return plan.Ingress(lbs[0], &settings)
-	}
-	return svc.Status.LoadBalancer.DeepCopy()
 }
 
 // EnsureLoadBalancer implements cloudprovider.LoadBalancer.

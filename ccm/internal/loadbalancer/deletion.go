@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -71,49 +72,41 @@ func (l *Controller) wasDeleted(ctx context.Context, svc *corev1.Service) (bool,
 // checkUnwanted returns an error if the Service, as the API server has it now, wants its load balancer. The service controller may have
 // read it before its type changed back.
 func (l *Controller) checkUnwanted(ctx context.Context, svc *corev1.Service) error {
-	if l.Kube == nil {
-		return nil
-	}
-	now, err := l.readAgain(ctx, svc)
-	if err != nil {
-		return fmt.Errorf("deleting the load balancer: %w", err)
-	}
-	if now != nil && plan.WantsLoadBalancer(now) {
+	return l.readAgain(ctx, svc, func(now *corev1.Service) error {
+		if now == nil || !plan.WantsLoadBalancer(now) {
+			return nil
+		}
 		return errors.New("deleting the load balancer: the Service wants it again: nothing was changed; will follow the Service")
-	}
-	return nil
+	})
 }
 
 // checkHeld returns an error unless the Service, as the API server has it now, wants a load balancer and has the finalizer. A sync that
 // follows the end of a deletion at once is given a Service whose finalizer is gone already. It could vanish, and leave the new load
 // balancer behind.
 func (l *Controller) checkHeld(ctx context.Context, svc *corev1.Service) error {
+	return l.readAgain(ctx, svc, func(now *corev1.Service) error {
+		if now != nil && plan.WantsLoadBalancer(now) && servicehelpers.HasLBFinalizer(now) {
+			return nil
+		}
+		return fmt.Errorf("creating the load balancer: the Service does not want it any more, or lacks the finalizer %s: nothing was "+
+			"changed; will follow the Service", servicehelpers.LoadBalancerCleanupFinalizer)
+	})
+}
+
+// readAgain checks the Service as the API server has it now; nil: it is gone. A list needs no permission that an earlier version lacked.
+func (l *Controller) readAgain(ctx context.Context, svc *corev1.Service, check func(*corev1.Service) error) error {
 	if l.Kube == nil {
 		return nil
 	}
-	now, err := l.readAgain(ctx, svc)
-	switch {
-	case err != nil:
-		return fmt.Errorf("creating the load balancer: %w", err)
-	case now == nil || !plan.WantsLoadBalancer(now) || !servicehelpers.HasLBFinalizer(now):
-		return fmt.Errorf("creating the load balancer: the Service does not want it any more, or lacks the finalizer %s: nothing was "+
-			"changed; will follow the Service", servicehelpers.LoadBalancerCleanupFinalizer)
-	}
-	return nil
-}
-
-// readAgain returns the Service as the API server has it now; nil: it is gone. A list needs no permission that an earlier version lacked.
-func (l *Controller) readAgain(ctx context.Context, svc *corev1.Service) (*corev1.Service, error) {
 	services, err := l.Kube.CoreV1().Services(svc.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + svc.Name})
 	if err != nil {
-		return nil, fmt.Errorf("reading the Service again: %w", err)
+		return fmt.Errorf("reading the Service again: %w", err)
 	}
-	for i := range services.Items {
-		if now := &services.Items[i]; now.UID == svc.UID {
-			return now, nil
-		}
+	i := slices.IndexFunc(services.Items, func(now corev1.Service) bool { return now.UID == svc.UID })
+	if i < 0 {
+		return check(nil)
 	}
-	return nil, nil //nolint:nilnil // documented
+	return check(&services.Items[i])
 }
 
 // mark gives a load balancer the ownership labels that it lacks, such as that of a new HCLOUD_CLUSTER_ID: its deletion may wait for

@@ -121,7 +121,7 @@ func TestAListOfNodesThatIsOldRemovesNoTarget(t *testing.T) {
 		t.Errorf("%d targets, want 2: %v", len(w.theLoadBalancer().Targets), err)
 	}
 	changeNode(t, kube, w.nodes[1], exclude)
-	gomega.NewWithT(t).Eventually(update).Should(gomega.Succeed())
+	gomega.NewWithT(t).Eventually(update).WithTimeout(time.Minute).Should(gomega.Succeed())
 	w.expectTargets(serverIDs(w.nodes[:1]))
 }
 

@@ -286,7 +286,7 @@ func TestARouteNeverUsesAnAddressOfAFormerNetwork(t *testing.T) {
 	w.must(w.routes.Lock(t.Context()))
 	created := make(chan error)
 	go func() { created <- w.create(1) }()
-	gomega.NewWithT(t).Eventually(w.routes.Queued.Load).Should(gomega.Equal(int32(1))) // it has read the address
+	gomega.NewWithT(t).Eventually(w.routes.Queued.Load).WithTimeout(time.Minute).Should(gomega.Equal(int32(1))) // it has read the address
 	w.detach()
 	_, err := w.api.Network.Delete(t.Context(), w.network)
 	w.must(err)

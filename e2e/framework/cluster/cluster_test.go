@@ -71,7 +71,7 @@ func TestMain(m *testing.M) {
 
 // patience bounds a wait that is short on any host.
 func patience(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

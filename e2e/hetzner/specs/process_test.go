@@ -42,10 +42,6 @@ var _ = Describe("A CCM process", Label(framework.OwnCloud, "process"), func() {
 		})
 })
 
-// patientElection are times that a busy host keeps. The suite's usual deadline is 3 s: a leader that cannot renew its Lease by then ends.
-// The specs below need to know the leading replica.
-var patientElection = []string{"--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s"}
-
 var _ = Describe("A CCM with a second replica", framework.Needs(framework.LeaderFence), Label(framework.OwnCloud, "process", "fake-only"),
 	func() {
 		var (
@@ -61,7 +57,7 @@ var _ = Describe("A CCM with a second replica", framework.Needs(framework.Leader
 				Expect(err).NotTo(HaveOccurred())
 				count := env.Cloud.Faults.CountWrites(token)
 				return env.CCM.Start(ctx, framework.CCMOptions{
-					LeaderElect: true, Args: patientElection, Env: map[string]string{"HCLOUD_TOKEN": token},
+					LeaderElect: true, Env: map[string]string{"HCLOUD_TOKEN": token},
 				}), count
 			}
 			leader, leaderWrites = replica()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestRegressions plays the shortest histories of what the simulation has found in the CCM.
+// TestRegressions plays the shortest histories of what the simulation has found in the CCM. Each ends when all is settled.
 func TestRegressions(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]history{
@@ -17,7 +17,6 @@ func TestRegressions(t *testing.T) {
 			{kind: "service", who: "a", n: 3, m: 1},
 			{kind: settle},
 			{kind: "network other", n: 5},
-			{kind: settle},
 		}},
 		// The service controller of the next process does not know that it had one.
 		"a Service that gets a class while its CCM dies leaves no load balancer behind": {1, 3, []step{
@@ -27,7 +26,6 @@ func TestRegressions(t *testing.T) {
 			{kind: "service class", who: "a"},
 			{wait: time.Second, kind: "crash", n: 0},
 			{wait: 2 * time.Minute, kind: "token back"},
-			{kind: settle},
 		}},
 		// Its other label showed a load balancer that was not found, forever.
 		"a Service whose load balancer a person has released can be deleted": {1, 3, []step{
@@ -35,7 +33,6 @@ func TestRegressions(t *testing.T) {
 			{kind: settle},
 			{kind: "lb label remove", who: "a", n: 0},
 			{wait: time.Minute, kind: "service delete", who: "a"},
-			{kind: settle},
 		}},
 		// Targets that do not serve do not wait for others, but they must not all be gone before others are there.
 		"a load balancer without room changes targets in turns, although none is healthy": {1, 6, []step{
@@ -48,13 +45,11 @@ func TestRegressions(t *testing.T) {
 			{kind: "server off", who: "n5"},
 			{kind: "server off", who: "n6"},
 			{kind: "pool full"},
-			{kind: settle},
 		}},
 		"a cluster and its copy in one project leave each other alone": {1, 3, []step{
 			{kind: "service", who: "a", n: 1, m: 1},
 			{kind: settle},
 			{kind: "two clusters", n: 7, m: 3},
-			{kind: settle},
 		}},
 		// The targets of the owner were private, and the heir had no such annotation.
 		"a load balancer that is inherited keeps its settings": {1, 3, []step{
@@ -63,7 +58,6 @@ func TestRegressions(t *testing.T) {
 			{kind: "service", who: "b", n: 29, m: 2},
 			{kind: settle},
 			{kind: "service delete", who: "a"},
-			{kind: settle},
 		}},
 		// All targets changed their address in one sync, and none of them was healthy before its first health check.
 		"a Service that chooses private addresses keeps its capacity": {1, 6, []step{
@@ -72,7 +66,6 @@ func TestRegressions(t *testing.T) {
 			{kind: "service", who: "a", n: 2, m: 1},
 			{kind: settle},
 			{kind: "service", who: "a", n: 0, m: 1},
-			{kind: settle},
 		}},
 		// Those that leave had the address that nothing else was to have any more.
 		"new Nodes and private addresses at the same time keep the capacity": {1, 6, []step{
@@ -81,7 +74,6 @@ func TestRegressions(t *testing.T) {
 			{kind: settle},
 			{kind: "pool switch"},
 			{kind: "service", who: "a", n: 2, m: 1},
-			{kind: settle},
 		}},
 		// The sync went on to remove targets whose Nodes were chosen again.
 		"Nodes that are chosen again while their targets are removed keep the capacity": {1, 6, []step{
@@ -89,14 +81,12 @@ func TestRegressions(t *testing.T) {
 			{kind: settle},
 			{kind: "pool switch"},
 			{wait: time.Second, kind: "pool switch"},
-			{kind: settle},
 		}},
 		// It left its network with all private targets, although public ones were to replace them.
 		"another private address and public targets at the same time keep the capacity": {1, 6, []step{
 			{kind: "service", who: "a", n: 11, m: 1},
 			{kind: settle},
 			{kind: "service", who: "a", n: 8, m: 1},
-			{kind: settle},
 		}},
 		// One target had just got its private address, and another one was the next to get a public one.
 		"a Service that changes its mind while targets change keeps its capacity": {1, 6, []step{
@@ -105,18 +95,17 @@ func TestRegressions(t *testing.T) {
 			{kind: "service", who: "a", n: 2, m: 1},
 			{wait: 30 * time.Second, kind: "service", who: "a", n: 0, m: 1},
 			{wait: 30 * time.Second, kind: "service", who: "a", n: 2, m: 1},
-			{kind: settle},
 		}},
 		// Its targets were public, so that it could leave its network; but all of them became private at once.
 		"another private address and private targets at the same time keep the capacity": {1, 6, []step{
 			{kind: "service", who: "a", n: 0, m: 1},
 			{kind: settle},
 			{kind: "service", who: "a", n: 11, m: 1},
-			{kind: settle},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			h.steps = append(h.steps, step{kind: settle})
 			if w := play(t, h); w.guard.failed != nil {
 				t.Errorf("%v\n%s", w.guard.failed, strings.Join(w.log, "\n"))
 			}
