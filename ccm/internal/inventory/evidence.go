@@ -336,12 +336,21 @@ func (e *Evidence) MayCreate(ctx context.Context, svc *corev1.Service) error {
 		return err
 	}
 	if !e.known(gone.LoadBalancer)[string(svc.UID)] {
-		return e.awaitNode()
+		return nil
 	}
 	if _, err := e.visibleServices(ctx); err != nil {
 		return err
 	}
 	return e.judge(gone.LoadBalancer, string(svc.UID), doubtLBs)
+}
+
+// MayAsk returns an error if no answer about the load balancer of a Service would help. Most often, that costs no request. known reports
+// whether the Service shows one.
+func (e *Evidence) MayAsk(ctx context.Context, known bool) error {
+	if known || e.disabled {
+		return e.Project(ctx)
+	}
+	return e.awaitNode()
 }
 
 // awaitNode returns an error if the cluster has Nodes and none of them is initialized. With the token of another project, none would be,

@@ -91,7 +91,8 @@ func (l *Controller) named(svc *corev1.Service) *plan.LoadBalancer {
 		return nil
 	}
 	uid := string(svc.UID)
-	return &plan.LoadBalancer{UID: uid, Marks: l.own.Marks(uid), Adopt: s.Adopt, Name: s.Name, CreateName: s.Name, Shared: s.Shared}
+	return &plan.LoadBalancer{UID: uid, Marks: l.own.Marks(uid), Adopt: s.Adopt, Name: s.Name, CreateName: s.Name, Shared: s.Shared,
+		Public: !s.DisablePublicNetwork}
 }
 
 // adopts reports whether the annotation adopt with this value names the load balancer.

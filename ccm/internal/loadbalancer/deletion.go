@@ -214,7 +214,7 @@ func (l *Controller) warnProtected(svc *corev1.Service, lb *hcloud.LoadBalancer)
 // ports first. Its address, settings, targets, labels and foreign ports stay.
 func (l *Controller) retain(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
 	uid := string(svc.UID)
-	if err := l.removePorts(ctx, uid, lb); err != nil {
+	if err := l.removePorts(ctx, uid, lb, plan.PortsTo(svc, lb)...); err != nil {
 		return err
 	}
 	released := false

@@ -202,7 +202,11 @@ func TestAFreshClusterWaitsForItsFirstNode(t *testing.T) {
 	w.rotate(w.other)
 	cloud, _ := w.start()
 	svc := newService("web", nil, 80)
+	w.wire.take()
 	w.expectError(cloud, svc, "waiting for the first Node")
+	if sent := w.wire.take(); len(sent) > 0 {
+		t.Errorf("each try costs %v", sent)
+	}
 	if left, err := w.otherAPI.LoadBalancer.All(t.Context()); err != nil || len(left) > 0 {
 		t.Errorf("left in the other project: %v, %v", left, err)
 	}

@@ -31,7 +31,9 @@ func (l *Controller) find(ctx context.Context, svc *corev1.Service) (*hcloud.Loa
 		all, err = l.store.Find(ctx, uid)
 	}
 	if err == nil && len(l.own.OwnedBy(all, uid)) != 1 {
-		all, err = l.store.LookUp(ctx, svc)
+		if err = l.doubt(svc, l.evidence.MayAsk(ctx, known)); err == nil {
+			all, err = l.store.LookUp(ctx, svc)
+		}
 	}
 	lbs := l.own.OwnedBy(all, uid)
 	switch {

@@ -231,8 +231,8 @@ func TestTheLoadBalancerOfTheProductionCCMIsKeptOnDelete(t *testing.T) {
 	lb := w.production(svc)
 	w.remove(w.provider(), svc)
 	if now := w.theLoadBalancer(); now.ID != lb.ID || now.Labels[productionLabel] != "" || now.Labels[plan.LabelServiceUID] != "" ||
-		now.Labels["team"] != "edge" || !slices.Equal(targetIDs(now), serverIDs(w.nodes)) {
-		t.Errorf("labels %v, targets %v", now.Labels, targetIDs(now))
+		now.Labels["team"] != "edge" || !slices.Equal(targetIDs(now), serverIDs(w.nodes)) || slices.Contains(listenPorts(now), 443) {
+		t.Errorf("labels %v, targets %v, ports %v", now.Labels, targetIDs(now), listenPorts(now))
 	}
 }
 

@@ -291,6 +291,8 @@ func TestTerraformReplacesTheLabelsOfItsLoadBalancer(t *testing.T) {
 					w.remove(cloud, svc)
 					if lb := w.theLoadBalancer(); lb.Labels["made-by"] != "terraform" || lb.Labels[plan.LabelServiceUID] != "" && followed {
 						t.Errorf("labels %v", lb.Labels)
+					} else if unseen := left == "none" && !followed; slices.Contains(listenPorts(lb), 80) != unseen {
+						t.Errorf("ports %v", listenPorts(lb))
 					}
 				})
 			}

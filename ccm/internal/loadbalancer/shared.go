@@ -84,7 +84,7 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 	if plan.IsGuest(lb, planned.UID) {
 		return lb, nil // recorded by an earlier request whose answer was lost
 	}
-	if plan.WasGuest(lb, svc) {
+	if plan.WasGuest(lb, planned.UID) {
 		return nil, l.refuse(svc, event.NotOwned, "load balancer %d (%s) was this Service's, but lacks the label %s: nothing was "+
 			"changed; set the label to give it to the Service again", lb.ID, lb.Name, plan.LabelGuest+planned.UID)
 	}
@@ -149,11 +149,12 @@ func (l *Controller) changeLabels(ctx context.Context, uid string, id int64,
 	}
 }
 
-// removePorts deletes the Service's ports. Their node ports may belong to another Service soon, and that one must
-// not be reachable.
-func (l *Controller) removePorts(ctx context.Context, uid string, lb *hcloud.LoadBalancer) error {
+// removePorts deletes the ports that a Service has recorded, and others that have to go. Their node ports may belong to another Service
+// soon, and that one must not be reachable.
+func (l *Controller) removePorts(ctx context.Context, uid string, lb *hcloud.LoadBalancer, others ...int) error {
 	var ops []plan.Op
-	for _, port := range plan.PortsToDelete(&plan.LoadBalancer{UID: uid}, lb) {
+	ports := slices.Concat(plan.PortsToDelete(&plan.LoadBalancer{UID: uid}, lb), others)
+	for _, port := range slices.Compact(slices.Sorted(slices.Values(ports))) {
 		ops = append(ops, plan.Op{Kind: plan.OpDeleteService, Part: plan.PartPort(port), Port: port})
 	}
 	_, err := l.applyOps(ctx, lb, ops, nil)
@@ -177,7 +178,7 @@ func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hclo
 		}
 	}
 	defer l.store.Written(uid)
-	if err := l.removePorts(ctx, uid, lb); err != nil {
+	if err := l.removePorts(ctx, uid, lb, plan.PortsTo(svc, lb)...); err != nil {
 		return true, err
 	}
 	heir := ""

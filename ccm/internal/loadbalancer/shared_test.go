@@ -454,6 +454,21 @@ func TestAGuestThatAPersonRemovedDoesNotJoinAgain(t *testing.T) {
 	}
 }
 
+// Terraform replaces all labels of the load balancer that Services share.
+func TestAGuestWhoseLabelsAreReplacedJoinsAgain(t *testing.T) {
+	t.Parallel()
+	w := newSharingWorld(t, "instant", 1)
+	first, second := w.shared()
+	w.setLabels(w.theLoadBalancer(), map[string]string{"made-by": "terraform"})
+	w.ensure(w.provider(), first)
+	second.Spec.Ports[0].NodePort++
+	w.expectUnmet(second, "Port 443")
+	second.Spec.Ports[0].NodePort--
+	w.ensure(w.provider(), second)
+	w.remove(w.provider(), second)
+	w.expectPorts(first, 80)
+}
+
 // A guest that leaves by itself may come back.
 func TestAGuestThatHasLeftLeavesNoLabel(t *testing.T) {
 	t.Parallel()

@@ -89,7 +89,7 @@ func freePorts(in Input) (free []corev1.ServicePort, notes []Note) {
 	for _, p := range usable {
 		owner, is := taken[int(p.Port)]
 		switch {
-		case !is:
+		case !is || owner == "" && slices.Contains(PortsTo(in.Service, in.Current), int(p.Port)):
 			free = append(free, p)
 		default:
 			notes = append(notes, Note{Reason: event.PortTaken, Unmet: true, Text: fmt.Sprintf(
@@ -178,9 +178,21 @@ func checkShared(s *Settings) (errs []error) {
 	return errs
 }
 
-// WasGuest reports whether the Service was a guest on the load balancer earlier. Private addresses prove
-// nothing: a load balancer that replaces a deleted one gets the same.
-func WasGuest(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
-	_, marked := RecordOf(lb).Guests[string(svc.UID)]
-	return marked || lb.Labels[LabelLastOwner] == string(svc.UID) || ShowsPublicAddressOf(svc, lb)
+// WasGuest reports whether the Service was a guest on the load balancer earlier, and a person has removed it. Addresses prove nothing: a
+// client such as Terraform may have replaced all labels.
+func WasGuest(lb *hcloud.LoadBalancer, uid string) bool {
+	_, marked := RecordOf(lb).Guests[uid]
+	return marked || lb.Labels[LabelLastOwner] == uid
+}
+
+// PortsTo returns the load balancer's ports that are the Service's and lead to its node ports, even if its record is lost.
+func PortsTo(svc *corev1.Service, lb *hcloud.LoadBalancer) (ports []int) {
+	for _, p := range svc.Spec.Ports {
+		if slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool {
+			return s.ListenPort == int(p.Port) && s.DestinationPort == int(p.NodePort)
+		}) {
+			ports = append(ports, int(p.Port))
+		}
+	}
+	return ports
 }
