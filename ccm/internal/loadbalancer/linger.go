@@ -59,7 +59,9 @@ func (l *Controller) waited(uid string, in *plan.Input) {
 	in.LingerOver = w.targets > 0 && l.waiter.Clock.Since(w.since) >= maxLinger
 	in.Known, in.Fresh, in.Refused = w.known, w.fresh, map[int64]bool{}
 	for id, at := range l.refused[uid] {
-		in.Refused[id] = l.waiter.Clock.Since(at) < refusalHolds
+		if l.waiter.Clock.Since(at) < refusalHolds {
+			in.Refused[id] = true
+		}
 	}
 }
 
