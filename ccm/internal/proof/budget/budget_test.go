@@ -125,7 +125,7 @@ func TestASyncWithoutAChangeReadsOnce(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{10, manyNodes()} {
 		inBubble(t, n, false, func(c *cluster) {
-			services := c.serving(10 * time.Minute, 20)
+			services := c.serving(10*time.Minute, 20)
 			time.Sleep(7 * time.Minute) // not when a comparison has just read
 			for _, some := range []int{1, 20} {
 				time.Sleep(5 * time.Second)
