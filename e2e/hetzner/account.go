@@ -121,14 +121,11 @@ func (a *account) server(s *hcloud.Server) cloud.Server {
 // LoadBalancers implements cloud.Cloud.
 func (a *account) LoadBalancers(ctx context.Context) ([]cloud.LoadBalancer, error) {
 	all, err := a.Client.LoadBalancer.All(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var lbs []cloud.LoadBalancer
 	for _, lb := range all {
 		lbs = append(lbs, a.loadBalancer(lb))
 	}
-	return lbs, nil
+	return lbs, err
 }
 
 // loadBalancer returns a load balancer in the terms of package cloud. Each of Hetzner's services has all targets.

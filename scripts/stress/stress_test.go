@@ -3,10 +3,10 @@ package main
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 // tests is a file of tests. Some do not end the same each time: with one processor, they fail.
@@ -62,15 +62,10 @@ func TestExits(t *testing.T) { os.Exit(3) }
 func repository(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod": "module example.org/m\n\ngo 1.26\n", "x/x_test.go": tests, "y/testdata/a": "", "y/y_test.go": exits,
-	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	files := fstest.MapFS{"go.mod": {Data: []byte("module example.org/m\n\ngo 1.26\n")}, "x/x_test.go": {Data: []byte(tests)},
+		"y/testdata/a": {}, "y/y_test.go": {Data: []byte(exits)}}
+	if err := os.CopyFS(folder, files); err != nil {
+		t.Fatal(err)
 	}
 	t.Chdir(folder)
 	shell(t, "git init -qb main && git add . && $COMMIT && git update-ref refs/remotes/origin/main HEAD")

@@ -257,8 +257,7 @@ func TestADeletedLoadBalancerIsCreatedAgain(t *testing.T) {
 	w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 	old := w.theLoadBalancer()
 	w.deleteLoadBalancer(old)
-	lbs, _ := cloud.LoadBalancer()
-	if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, w.nodes); err == nil || len(w.loadBalancers()) != 0 {
+	if err := controllerOf(cloud).UpdateLoadBalancer(t.Context(), "", svc, w.nodes); err == nil || len(w.loadBalancers()) != 0 {
 		t.Errorf("UpdateLoadBalancer must not create a load balancer, because it cannot write the address to the Service: %v", err)
 	}
 	w.ensure(cloud, svc)
@@ -273,8 +272,7 @@ func TestALoadBalancerThatIsProtectedAtTheLastMomentIsReported(t *testing.T) {
 	w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
 	w.eventsSoFar()
 	w.refuseAs(http.StatusLocked, "protected", func(r *http.Request) bool { return r.Method == http.MethodDelete })
-	lbs, _ := cloud.LoadBalancer()
-	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", doomed(svc)); err == nil {
+	if err := controllerOf(cloud).EnsureLoadBalancerDeleted(t.Context(), "", doomed(svc)); err == nil {
 		t.Error("no error")
 	}
 	w.expectEvent("Warning CloudLoadBalancerProtected", "delete-protection to false")
@@ -284,8 +282,8 @@ func TestTheNameOfALoadBalancer(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"": "auidweb", " edge ": "edge", " ": "auidweb"} {
 		cloud := newWorld(t, "instant", 0).provider()
-		lbs, _ := cloud.LoadBalancer()
-		if got := lbs.GetLoadBalancerName(t.Context(), "", newService("web", map[string]string{"name": name}, 80)); got != want {
+		svc := newService("web", map[string]string{"name": name}, 80)
+		if got := controllerOf(cloud).GetLoadBalancerName(t.Context(), "", svc); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
@@ -304,7 +302,6 @@ func TestNotFoundLeavesNeitherALoadBalancerNorAPortWithoutAnOwner(t *testing.T) 
 			return answer
 		})
 	}
-	lbs, _ := cloud.LoadBalancer()
 
 	lies(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/delete_service") })
 	setPorts(svc, 80)
@@ -315,7 +312,7 @@ func TestNotFoundLeavesNeitherALoadBalancerNorAPortWithoutAnOwner(t *testing.T) 
 	}
 
 	lies(func(r *http.Request) bool { return r.Method == http.MethodDelete })
-	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", doomed(svc)); err == nil {
+	if err := controllerOf(cloud).EnsureLoadBalancerDeleted(t.Context(), "", doomed(svc)); err == nil {
 		t.Error("the load balancer counts as deleted")
 	}
 	w.remove(cloud, svc)
@@ -448,11 +445,9 @@ func TestAHangingActionDelaysNoOtherService(t *testing.T) {
 				}
 				services = append(services, svc)
 			}
-			rule, err := w.fake.Faults().Add(t.Context(), fault.Rule{Method: http.MethodPost, Route: strings.TrimPrefix(route, "POST "),
+			_, err := w.fake.Faults().Add(t.Context(), fault.Rule{Method: http.MethodPost, Route: strings.TrimPrefix(route, "POST "),
 				Effect: fault.HangAction()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			w.must(err)
 			round := func() (took time.Duration, calls int) {
 				w.wire.take()
 				start := w.clock.Now()
@@ -467,13 +462,7 @@ func TestAHangingActionDelaysNoOtherService(t *testing.T) {
 			if first > 40*time.Second || later > time.Second || calls > 6 {
 				t.Errorf("three hanging Services keep one worker for %v, later for %v (%d calls)", first, later, calls)
 			}
-			if _, err := w.fake.Faults().Remove(t.Context(), rule.Name); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.fake.ResumeActions(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			w.clock.Step(time.Minute)
+			w.endFaults()
 			for _, svc := range services {
 				w.ensure(cloud, svc)
 			}
@@ -490,13 +479,12 @@ func TestAHangingActionDelaysNoOtherService(t *testing.T) {
 func TestAPortThatASlowActionAddsIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	w, cloud, svc := newServingWorld(t, "instant", 1, nil, 80)
-	rule, err := w.fake.Faults().Add(t.Context(), fault.Rule{Method: http.MethodPost, Route: "/load_balancers/{id}/actions/add_service",
+	_, err := w.fake.Faults().Add(t.Context(), fault.Rule{Method: http.MethodPost, Route: "/load_balancers/{id}/actions/add_service",
 		Effect: fault.HangAction()})
 	w.must(err)
 	setPorts(svc, 80, 81)
 	w.expectError(cloud, svc)
-	_, err = w.fake.Faults().Remove(t.Context(), rule.Name)
-	w.must(err)
+	w.must(w.fake.Faults().Clear(t.Context()))
 	w.wire.intercept = func(r *http.Request) *http.Response {
 		if strings.Contains(r.URL.Path, "/actions/") && r.Method == http.MethodGet {
 			_, err := w.fake.ResumeActions(t.Context())

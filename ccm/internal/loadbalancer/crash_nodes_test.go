@@ -156,9 +156,7 @@ func (s *nodeScenario) fail(t *testing.T, n int, kind string) (calls []string) {
 	w.wire.setObserve(w.check)
 	_ = process.look()
 	calls = w.wire.take()
-	w.must(w.fake.Faults().Clear(t.Context()))
-	_, err := w.fake.ResumeActions(t.Context())
-	w.must(err)
+	w.endFaults()
 	w.finish(process, fmt.Sprintf("call %d (%s): %s", n, failed, kind))
 	return calls
 }
@@ -229,11 +227,7 @@ func (w *nodeWorld) node() *corev1.Node {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		w.t.Fatalf("got %T", obj)
-	}
-	return node.DeepCopy()
+	return obj.(*corev1.Node).DeepCopy()
 }
 
 // nodeProcess is a CCM whose controllers look at node-1 when the test says so.
@@ -253,7 +247,6 @@ func (w *nodeWorld) start() *nodeProcess {
 	p := &nodeProcess{w: w, known: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
 	cloud.Initialize(clients{w.kube}, w.t.Context().Done())
 	p.instances, _ = cloud.InstancesV2()
-	cloud.Routes() // the route controller runs
 	_, services := listers()
 	p.compare = w.newComparison(cloud, w.kube, corelisters.NewNodeLister(p.known), services)
 	return p

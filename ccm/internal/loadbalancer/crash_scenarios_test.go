@@ -52,16 +52,19 @@ func crashScenarios() []crashScenario {
 			return nil
 		}
 	}
+	private := func(ip string, want ...int) func(*world, *hcloud.LoadBalancer) error {
+		return func(w *world, lb *hcloud.LoadBalancer) error {
+			if lb.PublicNet.Enabled || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP(ip)) {
+				return fmt.Errorf("networking %+v, %+v", lb.PublicNet, lb.PrivateNet)
+			}
+			return ports(want...)(w, lb)
+		}
+	}
 	return []crashScenario{
 		{name: "create", prepare: fresh(nil, 80, 443), change: nothing, check: ports(80, 443)},
 		{name: "create with a chosen private address and no public interface", change: nothing, hidden: []int{80},
 			prepare: fresh(map[string]string{"private-ipv4": "10.0.200.1", "disable-public-network": "true", "name": "edge"}, 80),
-			check: func(w *world, lb *hcloud.LoadBalancer) error {
-				if lb.PublicNet.Enabled || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.1")) {
-					return fmt.Errorf("networking %+v, %+v", lb.PublicNet, lb.PrivateNet)
-				}
-				return ports(80)(w, lb)
-			}},
+			check:   private("10.0.200.1", 80)},
 		{name: "create without a public interface", change: nothing, prepare: fresh(map[string]string{"disable-public-network": "true"},
 			80), check: ports(80), hidden: []int{80}},
 		{name: "another private address without a public interface", moves: true, hidden: []int{80, 443},
@@ -70,12 +73,7 @@ func crashScenarios() []crashScenario {
 				setPorts(svc, 80, 443)
 				annotate(svc, map[string]string{"private-ipv4": "10.0.200.2"})
 			},
-			check: func(w *world, lb *hcloud.LoadBalancer) error {
-				if lb.PublicNet.Enabled || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.2")) {
-					return fmt.Errorf("networking %+v, %+v", lb.PublicNet, lb.PrivateNet)
-				}
-				return ports(80, 443)(w, lb)
-			}},
+			check: private("10.0.200.2", 80, 443)},
 		{name: "disable the public interface", moves: true, floor: 1, hidden: []int{443}, prepare: there(nil, 80), check: ports(80, 443),
 			change: func(_ *world, svc *corev1.Service) {
 				setPorts(svc, 80, 443)

@@ -101,7 +101,11 @@ func TestATargetFollowsTheIPv6AddressOfItsNode(t *testing.T) {
 	if sent := writes(w.wire.take()); len(sent) != 2 {
 		t.Errorf("writes: %v", sent)
 	}
-	answer, err := w.fake.Transport().RoundTrip(w.getRequest("/load_balancers/" + itoa(w.theLoadBalancer().ID)))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"http://fake.invalid/v1/load_balancers/"+itoa(w.theLoadBalancer().ID), nil)
+	w.must(err)
+	request.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
+	answer, err := w.fake.Transport().RoundTrip(request)
 	w.must(err)
 	body, err := io.ReadAll(answer.Body)
 	if w.must(err); !strings.Contains(string(body), chosen.String()) || len(targetIDs(w.theLoadBalancer())) != 2 {
@@ -109,11 +113,4 @@ func TestATargetFollowsTheIPv6AddressOfItsNode(t *testing.T) {
 	}
 	w.clock.Step(time.Minute)
 	w.expectQuiet(cloud, svc)
-}
-
-func (w *world) getRequest(path string) *http.Request {
-	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://fake.invalid/v1"+path, nil)
-	w.must(err)
-	r.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
-	return r
 }

@@ -107,6 +107,9 @@ func TestTheComparisonReadsNodesAfterRoutes(t *testing.T) {
 // makes.
 func TestTheComparisonMakesNothingForAServiceThatIsReleased(t *testing.T) {
 	t.Parallel()
+	ended := func(_ *world, lbs cloudprovider.LoadBalancer, svc *corev1.Service) error {
+		return lbs.EnsureLoadBalancerDeleted(t.Context(), "", doomed(svc))
+	}
 	for name, tc := range map[string]struct {
 		release func(w *world, lbs cloudprovider.LoadBalancer, svc *corev1.Service) error
 		// during makes the release happen when the comparison has begun.
@@ -114,8 +117,7 @@ func TestTheComparisonMakesNothingForAServiceThatIsReleased(t *testing.T) {
 	}{
 		"its load balancer is gone already": {release: func(w *world, lbs cloudprovider.LoadBalancer, svc *corev1.Service) error {
 			w.deleteLoadBalancer(w.theLoadBalancer())
-			deleted := svc.DeepCopy()
-			deleted.DeletionTimestamp = w.nowPtr()
+			deleted := doomed(svc)
 			_, _, _ = lbs.GetLoadBalancer(t.Context(), "", deleted)
 			w.clock.Step(5 * time.Minute) // it was the only one: an empty list is believed after a while
 			_, exists, err := lbs.GetLoadBalancer(t.Context(), "", deleted)
@@ -124,23 +126,17 @@ func TestTheComparisonMakesNothingForAServiceThatIsReleased(t *testing.T) {
 			}
 			return err
 		}},
-		"another one has its name": {release: func(_ *world, lbs cloudprovider.LoadBalancer, svc *corev1.Service) error {
-			return lbs.EnsureLoadBalancerDeleted(t.Context(), "", doomed(svc))
-		}},
-		"it is deleted while the comparison runs": {during: true, release: func(_ *world, lbs cloudprovider.LoadBalancer,
-			svc *corev1.Service) error {
-			return lbs.EnsureLoadBalancerDeleted(t.Context(), "", doomed(svc))
-		}},
+		"another one has its name":                {release: ended},
+		"it is deleted while the comparison runs": {release: ended, during: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "instant", 1)
 			cloud := w.provider()
-			lbs, _ := cloud.LoadBalancer()
 			svc := newService("web", nil, 80)
 			w.ensure(cloud, svc)
 			nodes, services := listers(w.nodes[0], svc.DeepCopy())
-			release := func() { w.must(tc.release(w, lbs, svc)) }
+			release := func() { w.must(tc.release(w, controllerOf(cloud), svc)) }
 			hook := &hookedServices{ServiceLister: services}
 			r := w.newComparison(cloud, fake.NewClientset(svc.DeepCopy()), nodes, hook)
 			if tc.during {
@@ -197,14 +193,13 @@ func TestSyncsOfOneServiceDoNotOverlap(t *testing.T) {
 				w, cloud, svc := newServingWorld(t, "instant", 2, nil, 80)
 				w.clock.Step(time.Minute)
 				r, _ := w.resyncOf(cloud, svc)
-				lbs, _ := cloud.LoadBalancer()
 				setPorts(svc, 80, 443)
 				release := w.holdFirst(http.MethodPost)
 				done := make(chan error, 2)
 				go func() { _, err := w.tryEnsure(cloud, svc); done <- err }()
 				synctest.Wait()
 				w.wire.take()
-				go func() { done <- other(w, lbs, r, svc) }()
+				go func() { done <- other(w, controllerOf(cloud), r, svc) }()
 				synctest.Wait()
 				if calls := w.wire.take(); len(calls) > 0 {
 					t.Errorf("during another sync it sends %v", calls)
@@ -291,8 +286,7 @@ func TestASyncThatWaitedHasTheServiceAsItIsNow(t *testing.T) {
 				t.Fatal("the comparison has not made the Service private")
 			}
 			seen := w.watch()
-			lbs, _ := cloud.LoadBalancer()
-			w.must(sync(lbs, before, w.nodes))
+			w.must(sync(controllerOf(cloud), before, w.nodes))
 			if w.theLoadBalancer().PublicNet.Enabled || len(seen.ports) > 0 {
 				t.Errorf("a sync with the Service as it was before exposes it: %v", seen)
 			}

@@ -38,10 +38,7 @@ func TestALoadBalancerStaysInItsNetworkUntilTheServersAreInTheOther(t *testing.T
 			svc, ids := newService("web", settings, 80), serverIDs(w.nodes)
 			w.ensure(w.provider(), svc)
 			home := w.network
-			other, _, err := w.api.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "other", IPRange: cidr("172.16.0.0/16"),
-				Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
-					IPRange: cidr("172.16.1.0/24")}}})
-			w.must(err)
+			other := w.otherNetwork()
 			moved := func(c *ccm.Config) { c.Network = "other" }
 			expect := func(network *hcloud.Network) {
 				t.Helper()

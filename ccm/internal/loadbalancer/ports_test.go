@@ -44,27 +44,25 @@ func TestPortsHaveSettingsOfTheirOwn(t *testing.T) {
 		slices.Sort(all)
 		return all
 	}
-	if got, want := ports(), []string{"443 https a.example.org", "5432 tcp proxy", "8443 https b.example.org"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	expect := func(got []string, want ...string) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
+	expect(ports(), "443 https a.example.org", "5432 tcp proxy", "8443 https b.example.org")
 
 	// The domains of one port change: its certificate is replaced, and that of the other port stays.
 	annotate(svc, map[string]string{"http-managed-certificate-domains.8443": "c.example.org"})
 	w.ensure(cloud, svc)
-	if got, want := ports(), []string{"443 https a.example.org", "5432 tcp proxy", "8443 https c.example.org"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := domains(); !slices.Equal(got, []string{"a.example.org", "c.example.org"}) {
-		t.Errorf("certificates for %v", got)
-	}
+	expect(ports(), "443 https a.example.org", "5432 tcp proxy", "8443 https c.example.org")
+	expect(domains(), "a.example.org", "c.example.org")
 
 	// The certificate of one port cannot be issued: the others follow the Service.
 	annotate(svc, map[string]string{"http-managed-certificate-domains.443": "www.ca-dns-validation-failed.invalid",
 		"protocol.8443": "http"})
 	w.expectError(cloud, svc)
-	if got, want := ports(), []string{"443 https a.example.org", "5432 tcp proxy", "8443 http"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	expect(ports(), "443 https a.example.org", "5432 tcp proxy", "8443 http")
 	if got := domains(); !slices.Contains(got, "a.example.org") {
 		t.Errorf("certificates for %v", got)
 	}
@@ -72,7 +70,5 @@ func TestPortsHaveSettingsOfTheirOwn(t *testing.T) {
 	// A port without HTTPS needs no certificate any more.
 	delete(svc.Annotations, plan.AnnotationPrefix+"protocol.443")
 	w.ensure(cloud, svc)
-	if got := domains(); len(got) != 0 {
-		t.Errorf("certificates for %v", got)
-	}
+	expect(domains())
 }

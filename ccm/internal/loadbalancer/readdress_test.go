@@ -104,10 +104,7 @@ func changesPrivateAddress(t *testing.T, hides bool) {
 	annotate(svc, later)
 	for now := range 120 {
 		w.ensure(cloud, svc)
-		if n := len(healthyTargets(w.theLoadBalancer())); n == 0 {
-			t.Fatalf("after %d s: no target is healthy", now)
-		}
-		w.clock.Step(time.Second)
+		w.expectHealthy(now, 1)
 	}
 	w.expectPrivateTargets()
 	if lb := w.theLoadBalancer(); len(lb.PrivateNet) != 1 || lb.PrivateNet[0].IP.String() != "10.0.0.102" {
@@ -145,10 +142,7 @@ func asksForPrivateAddresses(t *testing.T, hides bool) {
 			w.clock.Step(time.Hour) // what is known of servers is old
 		}
 		_, _ = w.tryEnsure(cloud, svc)
-		if n := len(healthyTargets(w.theLoadBalancer())); n < 2 {
-			t.Fatalf("after %d s: %d healthy targets, want at least 2", now, n)
-		}
-		w.clock.Step(time.Second)
+		w.expectHealthy(now, 2)
 	}
 	w.expectPrivateTargets()
 }
@@ -167,10 +161,7 @@ func TestAServerThatIsOffDoesNotHoldUpOtherAddresses(t *testing.T) {
 	annotate(svc, map[string]string{"use-private-ip": "true"})
 	for now := range 1300 {
 		_, _ = w.tryEnsure(cloud, svc) // that the server is off is known after 20 minutes
-		if n := len(healthyTargets(w.theLoadBalancer())); n == 0 {
-			t.Fatalf("after %d s: no target is healthy", now)
-		}
-		w.clock.Step(time.Second)
+		w.expectHealthy(now, 1)
 	}
 	w.expectPrivateTargets()
 }
@@ -222,10 +213,7 @@ func TestTargetsKeepTheirAddressIfTheOtherDoesNotWork(t *testing.T) {
 	annotate(svc, map[string]string{"use-private-ip": "false"})
 	for now := range 300 {
 		_, err = w.tryEnsure(cloud, svc)
-		if n := len(healthyTargets(w.theLoadBalancer())); n < 3 {
-			t.Fatalf("after %d s: %d healthy targets, want at least 3", now, n)
-		}
-		w.clock.Step(time.Second)
+		w.expectHealthy(now, 3)
 	}
 	if err == nil || !strings.Contains(err.Error(), "keep their kind of address") {
 		t.Errorf("want an error about the address, got %v", err)
@@ -237,6 +225,15 @@ func TestTargetsKeepTheirAddressIfTheOtherDoesNotWork(t *testing.T) {
 	if got := slices.Sorted(slices.Values(healthyTargets(w.theLoadBalancer()))); !slices.Equal(got, serverIDs(w.nodes)) {
 		t.Errorf("after the Service has chosen private addresses again: %v", got)
 	}
+}
+
+// expectHealthy ends the test unless so many targets are healthy after some seconds. Then one more passes.
+func (w *world) expectHealthy(seconds, least int) {
+	w.t.Helper()
+	if n := len(healthyTargets(w.theLoadBalancer())); n < least {
+		w.t.Fatalf("after %d s: %d healthy targets, want at least %d", seconds, n, least)
+	}
+	w.clock.Step(time.Second)
 }
 
 // expectPrivateTargets expects that all targets are private.
@@ -262,9 +259,5 @@ func (w *world) expectHidden(cloud *ccm.Cloud, svc *corev1.Service, annotations 
 // otherNetwork makes a network in which no server is.
 func (w *world) otherNetwork() *hcloud.Network {
 	w.t.Helper()
-	other, _, err := w.api.Network.Create(w.t.Context(), hcloud.NetworkCreateOpts{Name: "other", IPRange: cidr("192.168.0.0/16"),
-		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
-			IPRange: cidr("192.168.0.0/24")}}})
-	w.must(err)
-	return other
+	return w.createNetwork("other", "192.168.0.0/16", "192.168.0.0/24")
 }

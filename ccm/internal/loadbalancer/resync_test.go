@@ -150,19 +150,13 @@ func TestLockedLoadBalancersDelayNoRoute(t *testing.T) {
 		objects = append(objects, svc)
 	}
 	r, _ := w.resyncOf(cloud, objects...)
-	locked := func(req *http.Request) *http.Response {
-		if req.Method == http.MethodPost && strings.Contains(req.URL.Path, "/load_balancers/") {
-			return apiError(http.StatusLocked, "locked")
-		}
-		return nil
-	}
-	w.wire.setIntercept(locked)
+	w.refuseAs(http.StatusLocked, "locked", func(req *http.Request) bool {
+		return req.Method == http.MethodPost && strings.Contains(req.URL.Path, "/load_balancers/")
+	})
 	start := w.clock.Now()
 	r.SyncLoadBalancers(t.Context())
 	if took := w.clock.Since(start); took > 30*time.Second {
 		t.Errorf("five locked load balancers: %v of waiting", took)
-	} else {
-		t.Logf("five locked load balancers: %v of waiting", took)
 	}
 
 	// The comparison of load balancers gets no answer for a while.
@@ -178,16 +172,14 @@ func TestLockedLoadBalancersDelayNoRoute(t *testing.T) {
 	done := make(chan struct{})
 	r.Interval = time.Minute
 	go func() { defer close(done); r.Run(ctx) }()
-	g.Eventually(func() bool {
+	oneRoute := func() bool {
 		w.clock.Step(time.Minute)
 		return len(w.networkRoutes()) == 1
-	}).WithTimeout(time.Minute).Should(gomega.BeTrue())
+	}
+	g.Eventually(oneRoute).WithTimeout(time.Minute).Should(gomega.BeTrue())
 	w.addRoute("10.244.9.0/24", "10.0.99.99")
 	routesOf(cloud).Failed()
-	g.Eventually(func() bool {
-		w.clock.Step(time.Minute)
-		return len(w.networkRoutes()) == 1
-	}).WithTimeout(time.Minute).Should(gomega.BeTrue())
+	g.Eventually(oneRoute).WithTimeout(time.Minute).Should(gomega.BeTrue())
 	close(release)
 	cancel()
 	<-done
@@ -231,8 +223,7 @@ func TestANewNodeIsUnavailableUntilItsRouteExists(t *testing.T) {
 	}
 	unavailable, err := kube.CoreV1().Nodes().Get(t.Context(), fresh.Name, metav1.GetOptions{})
 	w.must(err)
-	lbs, _ := cloud.LoadBalancer()
-	if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, []*corev1.Node{old, unavailable}); err != nil ||
+	if err := controllerOf(cloud).UpdateLoadBalancer(t.Context(), "", svc, []*corev1.Node{old, unavailable}); err != nil ||
 		len(w.theLoadBalancer().Targets) != 1 {
 		t.Errorf("%v, %d targets", err, len(w.theLoadBalancer().Targets))
 	}

@@ -107,12 +107,7 @@ func TestTheConditionOfAService(t *testing.T) {
 		reason string
 	}{"locked": {http.StatusLocked, "CloudLoadBalancerPending"}, "rate_limit_exceeded": {http.StatusTooManyRequests, "RateLimited"},
 		"resource_limit_exceeded": {http.StatusForbidden, "LimitReached"}, "server_error": {http.StatusInternalServerError, "SyncFailed"}} {
-		w.wire.setIntercept(func(r *http.Request) *http.Response {
-			if r.Method == http.MethodGet {
-				return nil
-			}
-			return apiError(want.status, code)
-		})
+		w.refuseAs(want.status, code, func(r *http.Request) bool { return r.Method != http.MethodGet })
 		expect(metav1.ConditionFalse, want.reason, code)
 		if code == "locked" {
 			w.expectEvent("Normal CloudLoadBalancerPending", "Waiting for the cloud")

@@ -75,7 +75,7 @@ func newWorld(t *testing.T, actions string, n int) *world {
 	t.Cleanup(w.fake.Close)
 	w.api = w.fake.Client()
 	w.wire = &wire{cloud: w.fake.Transport()}
-	w.createNetwork("10.0.0.0/16")
+	w.network = w.createNetwork("internal", "10.0.0.0/8", "10.0.0.0/16")
 	for i := range n {
 		w.addServer(fmt.Sprintf("node-%d", i+1))
 	}
@@ -92,14 +92,14 @@ func newServingWorld(t *testing.T, actions string, n int, annotations map[string
 	return w, cloud, svc
 }
 
-// createNetwork creates the network with one subnet.
-func (w *world) createNetwork(subnet string) {
+// createNetwork creates a network with one subnet.
+func (w *world) createNetwork(name, ipRange, subnet string) *hcloud.Network {
 	w.t.Helper()
-	network, _, err := w.api.Network.Create(w.t.Context(), hcloud.NetworkCreateOpts{Name: "internal", IPRange: cidr("10.0.0.0/8"),
+	network, _, err := w.api.Network.Create(w.t.Context(), hcloud.NetworkCreateOpts{Name: name, IPRange: cidr(ipRange),
 		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
 			IPRange: cidr(subnet)}}})
 	w.must(err)
-	w.network = network
+	return network
 }
 
 // addServer creates a server in the network and a Node for it.
@@ -200,7 +200,7 @@ func (w *world) lead(cloud *ccm.Cloud, kube kubernetes.Interface) {
 // ensure calls EnsureLoadBalancer until it succeeds, as the service controller does.
 func (w *world) ensure(cloud *ccm.Cloud, svc *corev1.Service) *corev1.LoadBalancerStatus {
 	w.t.Helper()
-	lbs, _ := cloud.LoadBalancer()
+	lbs := controllerOf(cloud)
 	var err error
 	w.apply(svc)
 	defer func() { w.apply(svc) }()
@@ -219,8 +219,7 @@ func (w *world) ensure(cloud *ccm.Cloud, svc *corev1.Service) *corev1.LoadBalanc
 // remove deletes the Service's load balancer as the service controller does.
 func (w *world) remove(cloud *ccm.Cloud, svc *corev1.Service) {
 	w.t.Helper()
-	now := metav1.NewTime(w.clock.Now())
-	svc.DeletionTimestamp = &now
+	svc.DeletionTimestamp = w.nowPtr()
 	w.apply(svc)
 	var err error
 	for range 20 {
@@ -553,10 +552,7 @@ func apiError(status int, code string) *http.Response {
 		Body: io.NopCloser(bytes.NewReader([]byte(body))), ContentLength: int64(len(body))}
 }
 
-func (w *world) nowPtr() *metav1.Time {
-	now := metav1.NewTime(w.clock.Now())
-	return &now
-}
+func (w *world) nowPtr() *metav1.Time { return new(metav1.NewTime(w.clock.Now())) }
 
 // privateIP returns the address of the i-th node's server in the network.
 func (w *world) privateIP(i int) string {

@@ -407,40 +407,37 @@ func (w *world) settleFor(passes int) {
 	}
 }
 
+// objectsOf is listed for objects of Kubernetes. items are those of the list.
+func objectsOf[T any](w *world, what string, list client.ObjectList, items *[]T) []T {
+	w.Helper()
+	return listed(w, what, func() []T {
+		w.must(w.objects.List(w.Context(), list))
+		return *items
+	})
+}
+
 func (w *world) deployments() []v1alpha1.MachineDeployment {
 	w.Helper()
-	return listed(w, "deployments", func() []v1alpha1.MachineDeployment {
-		var l v1alpha1.MachineDeploymentList
-		w.must(w.objects.List(w.Context(), &l))
-		return l.Items
-	})
+	var l v1alpha1.MachineDeploymentList
+	return objectsOf(w, "deployments", &l, &l.Items)
 }
 
 func (w *world) sets() []v1alpha1.MachineSet {
 	w.Helper()
-	return listed(w, "sets", func() []v1alpha1.MachineSet {
-		var l v1alpha1.MachineSetList
-		w.must(w.objects.List(w.Context(), &l))
-		return l.Items
-	})
+	var l v1alpha1.MachineSetList
+	return objectsOf(w, "sets", &l, &l.Items)
 }
 
 func (w *world) machines() []v1alpha1.Machine {
 	w.Helper()
-	return listed(w, "machines", func() []v1alpha1.Machine {
-		var l v1alpha1.MachineList
-		w.must(w.objects.List(w.Context(), &l))
-		return l.Items
-	})
+	var l v1alpha1.MachineList
+	return objectsOf(w, "machines", &l, &l.Items)
 }
 
 func (w *world) nodes() []corev1.Node {
 	w.Helper()
-	return listed(w, "nodes", func() []corev1.Node {
-		var l corev1.NodeList
-		w.must(w.objects.List(w.Context(), &l))
-		return l.Items
-	})
+	var l corev1.NodeList
+	return objectsOf(w, "nodes", &l, &l.Items)
 }
 
 func (w *world) servers() []*hcloud.Server {

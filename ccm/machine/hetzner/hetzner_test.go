@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -317,39 +318,32 @@ func TestCleanupIsTrueWhenTheCloudConfirmsIt(t *testing.T) {
 	}
 }
 
-func TestCleanupWaitsUntilLoadBalancersLetTheServerGo(t *testing.T) {
-	w := newWorld(t)
-	m := w.machineWith(`{"serverType": "cx23", "location": "fsn1"}`)
-	w.create(m)
-	lb, _, err := w.api.LoadBalancer.Create(w.ctx,
-		hcloud.LoadBalancerCreateOpts{Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-			Location: &hcloud.Location{Name: "fsn1"},
+func TestCleanupWaitsForLoadBalancersButNotForEver(t *testing.T) {
+	for name, end := range map[string]func(*world, *v1alpha1.Machine, *hcloud.LoadBalancer){
+		"until they let the server go": func(w *world, _ *v1alpha1.Machine, lb *hcloud.LoadBalancer) {
+			_, _, err := w.api.LoadBalancer.RemoveServerTarget(w.ctx, lb, w.servers()[0])
+			w.must(err)
+		},
+		"for no longer than two minutes": func(_ *world, m *v1alpha1.Machine, _ *hcloud.LoadBalancer) {
+			m.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-3 * time.Minute)}
+		},
+	} {
+		w := newWorld(t)
+		m := w.machineWith(`{"serverType": "cx23", "location": "fsn1"}`)
+		w.create(m)
+		lb, _, err := w.api.LoadBalancer.Create(w.ctx, hcloud.LoadBalancerCreateOpts{Name: "lb",
+			LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
 			Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: hcloud.LoadBalancerTargetTypeServer,
 				Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: w.servers()[0]}}}})
-	w.must(err)
-	m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); gone || err != nil || len(w.servers()) != 1 {
-		t.Errorf("while it is a target: %t, %v, %d servers", gone, err, len(w.servers()))
-	}
-	_, _, err = w.api.LoadBalancer.RemoveServerTarget(w.ctx, lb.LoadBalancer, w.servers()[0])
-	w.must(err)
-	if _, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); err != nil || len(w.servers()) != 0 {
-		t.Errorf("afterwards: %v, %d servers", err, len(w.servers()))
-	}
-}
-
-func TestCleanupDoesNotWaitForEverForLoadBalancers(t *testing.T) {
-	w := newWorld(t)
-	m := w.machineWith(`{"serverType": "cx23", "location": "fsn1"}`)
-	w.create(m)
-	_, _, err := w.api.LoadBalancer.Create(w.ctx, hcloud.LoadBalancerCreateOpts{Name: "lb",
-		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
-		Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: hcloud.LoadBalancerTargetTypeServer,
-			Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: w.servers()[0]}}}})
-	w.must(err)
-	m.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-3 * time.Minute)}
-	if _, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); err != nil || len(w.servers()) != 0 {
-		t.Errorf("%v, %d servers", err, len(w.servers()))
+		w.must(err)
+		m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); gone || err != nil || len(w.servers()) != 1 {
+			t.Errorf("%s: while it is a target: %t, %v, %d servers", name, gone, err, len(w.servers()))
+		}
+		end(w, m, lb.LoadBalancer)
+		if _, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); err != nil || len(w.servers()) != 0 {
+			t.Errorf("%s: afterwards: %v, %d servers", name, err, len(w.servers()))
+		}
 	}
 }
 
@@ -497,8 +491,8 @@ func TestAddDefaultsKeepsWhatIsSet(t *testing.T) {
 		var a, b any
 		w.must(json.Unmarshal(m.Spec.ProviderSpec.CloudProviderSpec.Raw, &a))
 		w.must(json.Unmarshal([]byte(want), &b))
-		if text, other := mustJSON(a), mustJSON(b); text != other {
-			t.Errorf("%s: %s, want %s", config, text, other)
+		if !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: %v, want %v", config, a, b)
 		}
 		if again, err := w.p.AddDefaults(w.ctx, m.Spec); err != nil ||
 			string(again.ProviderSpec.CloudProviderSpec.Raw) != string(m.Spec.ProviderSpec.CloudProviderSpec.Raw) {
@@ -524,14 +518,6 @@ func (w *world) requests() int {
 	n, err := w.cloud.Journal().Count(w.ctx, journal.Filter{})
 	w.must(err)
 	return n
-}
-
-func mustJSON(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
 }
 
 func cidr(s string) *net.IPNet {

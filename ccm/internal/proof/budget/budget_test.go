@@ -125,10 +125,7 @@ func TestASyncWithoutAChangeReadsOnce(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{10, manyNodes()} {
 		inBubble(t, n, false, func(c *cluster) {
-			c.start(false)
-			time.Sleep(10 * time.Minute)
-			services := c.addServices(20, nil)
-			c.ensure(services)
+			services := c.serving(10*time.Minute, 20)
 			time.Sleep(7 * time.Minute) // not when a comparison has just read
 			for _, some := range []int{1, 20} {
 				time.Sleep(5 * time.Second)
@@ -145,10 +142,7 @@ func TestASyncWithoutAChangeReadsOnce(t *testing.T) {
 func TestANewNodeTouchesEachLoadBalancerOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 5, false, func(c *cluster) {
-		c.start(false)
-		time.Sleep(time.Minute)
-		services := c.addServices(20, nil)
-		c.ensure(services)
+		services := c.serving(time.Minute, 20)
 		time.Sleep(5 * time.Minute)
 		c.addServer()
 		time.Sleep(time.Minute)
@@ -182,10 +176,7 @@ func TestANewNodeTouchesEachLoadBalancerOnce(t *testing.T) {
 func TestATargetThatTheCloudHasDroppedIsNotAddedAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 5, false, func(c *cluster) {
-		c.start(false)
-		time.Sleep(time.Minute)
-		services := c.addServices(5, nil)
-		c.ensure(services)
+		services := c.serving(time.Minute, 5)
 		time.Sleep(time.Minute)
 		server, _, err := c.api.Server.GetByName(c.t.Context(), "node-1")
 		c.must(err)
@@ -209,10 +200,7 @@ func TestATargetThatTheCloudHasDroppedIsNotAddedAgain(t *testing.T) {
 func TestAQuietClusterIsSeldomComparedAndYetRepaired(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 10, true, func(c *cluster) {
-		c.start(false)
-		time.Sleep(time.Minute)
-		services := c.addServices(5, nil)
-		c.ensure(services)
+		c.serving(time.Minute, 5)
 		time.Sleep(time.Hour)
 		c.budget("steady state of 10 nodes with routes and 5 Services, per hour", 11, hour)
 		repaired := func() time.Duration {

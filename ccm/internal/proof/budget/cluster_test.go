@@ -252,6 +252,16 @@ func (c *cluster) addServices(n int, annotations map[string]string) []*corev1.Se
 	return all
 }
 
+// serving starts the CCM, and makes n Services have their load balancers after some time.
+func (c *cluster) serving(after time.Duration, n int) []*corev1.Service {
+	c.t.Helper()
+	c.start(false)
+	time.Sleep(after)
+	services := c.addServices(n, nil)
+	c.ensure(services)
+	return services
+}
+
 // ensure makes the calls of the service controller for new or changed Services, with ten workers.
 func (c *cluster) ensure(services []*corev1.Service) {
 	c.t.Helper()

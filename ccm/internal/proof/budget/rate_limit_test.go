@@ -110,10 +110,7 @@ func TestWithNothingLeftNothingSpins(t *testing.T) {
 func TestUnder429WithoutHeadersNothingSpins(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 5, false, func(c *cluster) {
-		c.start(false)
-		time.Sleep(time.Minute)
-		services := c.addServices(5, nil)
-		c.ensure(services)
+		services := c.serving(time.Minute, 5)
 		_, err := c.fake.Faults().Add(c.t.Context(), fault.Rule{Name: "429", Client: ccm.ProviderName,
 			Effect: fault.HTTPStatus(http.StatusTooManyRequests)})
 		c.must(err)
