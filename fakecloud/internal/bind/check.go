@@ -30,7 +30,7 @@ func (b *binder) checkString(path, s string, checks []check) {
 			}
 		case "hostname":
 			if !dns.IsHostname(s) {
-				b.fail(path, "must be a valid hostname as per RFC 1123")
+				b.fail(path, "Name must be a valid hostname.") // mysticaltech/terraform-hcloud-kube-hetzner issue 104
 			}
 		case "notblank":
 			if strings.TrimSpace(s) == "" {
