@@ -28,6 +28,10 @@ func (b *binder) checkString(path, s string, checks []check) {
 			if !slices.Contains(strings.Split(c.arg, "|"), s) {
 				b.fail(path, "must be one of %s", strings.ReplaceAll(c.arg, "|", ", "))
 			}
+		case "choice":
+			if s != c.arg {
+				b.fail(path, "Not a valid choice.") // terraform-provider-hcloud issue 1371
+			}
 		case "hostname":
 			if !dns.IsHostname(s) {
 				b.fail(path, "Name must be a valid hostname.") // mysticaltech/terraform-hcloud-kube-hetzner issue 104

@@ -124,19 +124,19 @@ func TestRefusalsWithTheWordsOfTheRealAPI(t *testing.T) {
 	primary = idOf(at(w.do(200, "GET", serverPath(home), nil), "server", "public_net", "ipv4"))
 	w.refuse(422, "service_error: All Floating IPs of type IPv4 have to be unassigned from Server", "POST",
 		"/primary_ips/"+primary+"/actions/unassign", nil)
-	// terraform-hcloud-kubernetes issue 198, ansible-collections/hetzner.hcloud issue 585, mysticaltech/terraform-hcloud-kube-hetzner
-	// issues 104 and 310
+	// terraform-hcloud-kubernetes issue 198, hetzner.hcloud issue 585, terraform-hcloud-kube-hetzner issues 104 and 310
 	wrong := func(path, field, inner, says string, body object) {
 		w.refuse(422, "invalid_input: invalid input in field '"+field+"' map[fields:[map[messages:["+says+"] name:"+field+inner+"]]]",
 			"POST", path, body)
 	}
 	wrong("/firewalls", "rules", ".source_ips", "source_ips needs to have at least one entry",
 		object{"name": "f", "rules": []any{object{"direction": "in", "protocol": "icmp"}}})
-	server["volumes"], server["location"] = []any{"x"}, "fsn1"
-	wrong("/servers", "volumes", ".0", "must be an integer", server)
 	wrong("/servers", "name", "", "Name must be a valid hostname.", object{"name": "a_b", "server_type": "cx23", "image": "debian-13"})
-	wrong("/servers", "ssh_keys", "", "SSH key 'none' not found",
-		object{"name": "a", "server_type": "cx23", "image": "debian-13", "ssh_keys": []any{"none"}})
+	server["name"], server["ssh_keys"] = "b", []any{"none"}
+	wrong("/servers", "ssh_keys", "", "SSH key 'none' not found", server)
+	server["volumes"] = []any{"x"}
+	wrong("/servers", "volumes", ".0", "must be an integer", server)
+	wrong(serverPath(home)+"/actions/enable_rescue", "type", "", "Not a valid choice.", object{"type": "freebsd64"})
 	for _, text := range []string{"no-pty " + publicKey, "# mine\n" + publicKey, "ssh-ed448 AAAA"} {
 		wrong("/ssh_keys", "public_key", "", "SSH key type is invalid (supported types: ssh-ed25519, ssh-rsa, ecdsa-sha2-nistp256, "+
 			"ecdsa-sha2-nistp384, ecdsa-sha2-nistp521, ssh-dss, sk-ssh-ed25519, sk-ecdsa-sha2-nistp256, sk-ecdsa-sha2-nistp384, "+
