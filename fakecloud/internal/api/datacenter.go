@@ -71,7 +71,8 @@ func locationOf(r *Request, location, datacenter bind.IDOrName) (string, error) 
 		return string(location), nil
 	}
 	if location != "" {
-		return "", cloud.ErrField("datacenter", "must not be given together with location")
+		// LKDevelopment/hetzner-cloud-php-sdk issue 1
+		return "", cloud.ErrFields("location and datacenter are mutually exclusive", "datacenter", "location")
 	}
 	for _, l := range r.Project.View().Catalogue.Locations {
 		if string(datacenter) == l.Datacenter.Name || string(datacenter) == strconv.FormatInt(l.Datacenter.ID, 10) {

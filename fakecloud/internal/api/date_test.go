@@ -348,13 +348,14 @@ func TestAnOperationOfALaterDayIsAnUnknownPath(t *testing.T) {
 func TestARequestNamesADatacenterOrALocation(t *testing.T) {
 	t.Parallel()
 	w := newDatedCloud(t, "2026-06-30", "")
-	for _, fields := range []string{`"datacenter": "mars-dc1"`, `"datacenter": "fsn1-dc14", "location": "fsn1"`} {
+	const both = `"datacenter": "fsn1-dc14", "location": "fsn1"` // LKDevelopment/hetzner-cloud-php-sdk issue 1
+	for fields, wrong := range map[string]string{`"datacenter": "mars-dc1"`: "datacenter", both: "datacenter location"} {
 		for path, body := range map[string]string{
 			"/servers":     `{"name": "s", "server_type": "cx23", "image": "debian-13", ` + fields + `}`,
 			"/primary_ips": `{"name": "ip", "type": "ipv4", "assignee_type": "server", ` + fields + `}`,
 		} {
 			if status, answer := w.do(http.MethodPost, path, body); status != http.StatusUnprocessableEntity ||
-				fieldsOf(answer) != "datacenter" {
+				fieldsOf(answer) != wrong {
 				t.Errorf("%s %s: %d %v", path, fields, status, answer)
 			}
 		}

@@ -50,7 +50,7 @@ func resetServerPassword(r *Request, id int64) (Response, error) {
 }
 
 func enableServerRescue(r *Request, id int64, body struct {
-	Type    string  `json:"type" check:"oneof=linux64"`
+	Type    string  `json:"type" check:"choice=linux64"`
 	SSHKeys []int64 `json:"ssh_keys" check:"each.min=1"`
 }) (Response, error) {
 	password, action, st, err := r.Project.EnableServerRescue(id, body.SSHKeys)

@@ -28,9 +28,13 @@ func (b *binder) checkString(path, s string, checks []check) {
 			if !slices.Contains(strings.Split(c.arg, "|"), s) {
 				b.fail(path, "must be one of %s", strings.ReplaceAll(c.arg, "|", ", "))
 			}
+		case "choice":
+			if s != c.arg {
+				b.fail(path, "Not a valid choice.") // terraform-provider-hcloud issue 1371
+			}
 		case "hostname":
 			if !dns.IsHostname(s) {
-				b.fail(path, "must be a valid hostname as per RFC 1123")
+				b.fail(path, "Name must be a valid hostname.") // mysticaltech/terraform-hcloud-kube-hetzner issue 104
 			}
 		case "notblank":
 			if strings.TrimSpace(s) == "" {

@@ -17,7 +17,7 @@
 // tag until:"2026-07-01" from that day on.
 //
 // Checks: required; min=N, max=N for numbers; len=A:B for strings (characters) and arrays (items);
-// oneof=a|b|c; hostname (RFC 1123); port; notblank. The prefix each. applies a check to the items of an array. A field of
+// oneof=a|b|c; choice=a; hostname (RFC 1123); port; notblank. The prefix each. applies a check to the items of an array. A field of
 // type netip.Addr or netip.Prefix is parsed from a string. A string has at most [MaxText] characters if len does not say more.
 //
 // An int64 is the id of a resource, and also accepts the id as text, such as "123": hcloud-python 1.18 passes on what its

@@ -248,7 +248,7 @@ func checkDomains(domains []string) ([]string, error) {
 func isDomain(d string) bool {
 	name := strings.TrimPrefix(d, "*.")
 	dot := strings.LastIndexByte(name, '.')
-	if len(d) > maxDomainNameLength || dot < 0 || !dns.IsSubdomain(name) {
+	if len(d) > maxDomainNameLength || dot < 0 || !dns.IsHostname(name) || name != strings.ToLower(name) {
 		return false
 	}
 	last := name[dot+1:]

@@ -64,6 +64,13 @@ func ErrSelector(err error) *Error {
 	return e
 }
 
+// ErrDNS is an invalid_input of the DNS service: the message is the problem (cert-manager-webhook-hetzner issue 213).
+func ErrDNS(field, problem string) *Error {
+	e := ErrField(field, problem)
+	e.Message = problem
+	return e
+}
+
 // ErrUnauthorized is 401 unauthorized.
 func ErrUnauthorized(message string) *Error {
 	return &Error{Code: "unauthorized", Status: 401, Message: message}
@@ -129,10 +136,7 @@ func ErrConflict(message string) *Error {
 
 // ErrDeprecatedEndpoint is 410 deprecated_api_endpoint.
 func ErrDeprecatedEndpoint(announcement string) *Error {
-	return &Error{
-		Code: "deprecated_api_endpoint", Status: 410,
-		Message: "API functionality was removed", Announcement: announcement,
-	}
+	return &Error{Code: "deprecated_api_endpoint", Status: 410, Message: "API functionality was removed", Announcement: announcement}
 }
 
 // ErrResourceUnavailable is 412 resource_unavailable, for example a type that cannot be ordered in
@@ -145,16 +149,17 @@ func ErrResourceUnavailable(message string) *Error {
 const MaxMistakes = 100
 
 // ErrInvalidInput is 422 invalid_input. The message names the fields, and the details their problems (hetznercloud/cli issue 1075,
-// terraform-provider-hcloud issue 173; the API document's example has the problem in both). Of a load balancer's service, the message names
-// the outer field (terraform-provider-hcloud issue 1162). The details have no place for "there is more", so that the message says it.
+// terraform-provider-hcloud issue 173; the API document's example has the problem in both). Of a load balancer's service, a rule and an
+// item of a list, the message names the outer field (terraform-provider-hcloud issue 1162, hetznercloud/cli issue 725,
+// ansible-collections/hetzner.hcloud issue 585). The details have no place for "there is more", so that the message says it.
 func ErrInvalidInput(fields ...FieldError) *Error {
 	cut := len(fields) > MaxMistakes
 	fields = fields[:min(len(fields), MaxMistakes)]
 	e := &Error{Code: "invalid_input", Status: 422, Message: "invalid input", Fields: fields}
 	var names []string
 	for _, f := range fields {
-		name, _, nested := strings.Cut(f.Name, ".")
-		if nested && name != "health_check" && name != "http" {
+		name, inner, nested := strings.Cut(f.Name, ".")
+		if nested && strings.IndexAny(inner, "0123456789") != 0 && !slices.Contains([]string{"health_check", "http", "rules"}, name) {
 			name = f.Name
 		}
 		if name = "'" + name + "'"; !slices.Contains(names, name) {
@@ -175,10 +180,10 @@ func ErrInvalidInput(fields ...FieldError) *Error {
 }
 
 // ErrField is ErrInvalidInput for one field.
-func ErrField(name, message string) *Error { return errFields(message, name) }
+func ErrField(name, message string) *Error { return ErrFields(message, name) }
 
-// errFields is ErrInvalidInput with the same message for several fields.
-func errFields(message string, names ...string) *Error {
+// ErrFields is ErrInvalidInput with the same message for several fields.
+func ErrFields(message string, names ...string) *Error {
 	fields := make([]FieldError, len(names))
 	for i, name := range names {
 		fields[i] = FieldError{Name: name, Messages: []string{message}}
@@ -209,10 +214,7 @@ func ErrResourceInUse(message string) *Error {
 // ErrLocked is 423 locked: an action is running on the resource. The real API's message about a server is in
 // terraform-provider-hcloud issues 492 and 734.
 func ErrLocked(kind store.Kind) *Error {
-	return &Error{
-		Code: "locked", Status: 423,
-		Message: fmt.Sprintf("cannot perform operation because %s is locked", words(kind)),
-	}
+	return &Error{Code: "locked", Status: 423, Message: fmt.Sprintf("cannot perform operation because %s is locked", words(kind))}
 }
 
 // ErrProtected is 423 protected: the protection of the resource forbids the action.
@@ -222,10 +224,7 @@ func ErrProtected(message string) *Error {
 
 // ErrRateLimit is 429 rate_limit_exceeded.
 func ErrRateLimit(limit int) *Error {
-	return &Error{
-		Code: "rate_limit_exceeded", Status: 429,
-		Message: fmt.Sprintf("limit of %d requests per hour reached", limit),
-	}
+	return &Error{Code: "rate_limit_exceeded", Status: 429, Message: fmt.Sprintf("limit of %d requests per hour reached", limit)}
 }
 
 // ErrServer is 500 server_error.

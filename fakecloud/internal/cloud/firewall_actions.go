@@ -1,5 +1,7 @@
 package cloud
 
+import "fmt"
+
 // onFirewall starts actions on a firewall. start returns their ids. Errors: not_found, conflict, and those of start.
 func (p Project) onFirewall(id int64, start func(*Tx, *Firewall) ([]int64, error)) (actions []int64, st *State, err error) {
 	st, err = onFree(p, inFirewalls, id, func(tx *Tx, f *Firewall) (err error) {
@@ -192,12 +194,11 @@ func (p Project) RemoveFirewall(id int64, from []FirewallTarget) ([]int64, *Stat
 // errNotApplied says why a firewall cannot be removed from a resource. hcloud-go has the code of a resource that is not
 // there; the document has none.
 func (tx *Tx) errNotApplied(f *Firewall, t FirewallTarget) error {
-	s, ok := tx.Servers.Get(t.Server)
-	if t.Server != 0 && !ok {
+	if s, ok := tx.Servers.Get(t.Server); ok && s.shows(f.ID) { // terraform-provider-hcloud issue 911
+		return ErrOperation("firewall_managed_by_label_selector",
+			fmt.Sprintf("firewall with ID %d has been applied via label selector.", f.ID))
+	} else if t.Server != 0 && !ok {
 		return errNoFirewallResource(t.Server, false)
-	}
-	if t.Server != 0 && s.shows(f.ID) {
-		return ErrOperation("firewall_managed_by_label_selector", "firewall is applied via a label selector and cannot be removed manually")
 	}
 	return ErrOperation("firewall_already_removed", "firewall was already removed from the resource")
 }

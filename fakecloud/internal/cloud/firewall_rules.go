@@ -30,7 +30,10 @@ func checkFirewallRules(rules []FirewallRule) error {
 	for i, r := range rules {
 		effective += len(r.SourceIPs) + len(r.DestinationIPs)
 		r.check(func(field, message string) {
-			wrong = append(wrong, FieldError{Name: fmt.Sprintf("rules.%d.%s", i, field), Messages: []string{message}})
+			if !strings.HasPrefix(field, "rules.") {
+				field = fmt.Sprintf("rules.%d.%s", i, field)
+			}
+			wrong = append(wrong, FieldError{Name: field, Messages: []string{message}})
 		})
 	}
 	if len(wrong) > 0 {
@@ -50,8 +53,8 @@ func (r FirewallRule) check(fail func(field, message string)) {
 		wanted, other, ips, others = other, wanted, others, ips
 	}
 	switch {
-	case len(ips) == 0:
-		fail(wanted, fmt.Sprintf("is required for the direction %s", r.Direction))
+	case len(ips) == 0: // hcloud-k8s/terraform-hcloud-kubernetes issue 198
+		fail("rules."+wanted, wanted+" needs to have at least one entry")
 	case len(ips) > MaxIPsPerFirewallRule:
 		fail(wanted, fmt.Sprintf("must have at most %d items", MaxIPsPerFirewallRule))
 		ips = nil // one mistake is enough

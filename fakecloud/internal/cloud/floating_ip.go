@@ -88,9 +88,9 @@ func (p Project) CreateFloatingIP(in CreateFloatingIP) (f *FloatingIP, action in
 func (tx *Tx) homeOfFloatingIP(in CreateFloatingIP) (*Location, error) {
 	switch {
 	case in.Server == 0 && in.HomeLocation == "":
-		return nil, errFields("either home_location or server is required", "server", "home_location")
+		return nil, ErrFields("either home_location or server is required", "server", "home_location")
 	case in.Server != 0 && in.HomeLocation != "":
-		return nil, errFields("home_location and server are mutually exclusive", "server", "home_location")
+		return nil, ErrFields("home_location and server are mutually exclusive", "server", "home_location")
 	case in.HomeLocation != "":
 		l, ok := tx.Catalogue.Location(in.HomeLocation)
 		if !ok {
@@ -105,13 +105,13 @@ func (tx *Tx) homeOfFloatingIP(in CreateFloatingIP) (*Location, error) {
 	return s.Location, nil
 }
 
-// floatingIPServer returns the new server of a Floating IP. The server may be locked, because only the Floating IP changes.
+// floatingIPServer returns the new server of a Floating IP. Errors: invalid_input, locked.
 func (tx *Tx) floatingIPServer(id int64) (*Server, error) {
 	s, ok := tx.Servers.Get(id)
 	if !ok {
 		return nil, ErrField("server", fmt.Sprintf("server with ID %d not found", id))
 	}
-	return s, nil
+	return s, tx.RequireUnlocked(s.Ref())
 }
 
 // UpdateFloatingIP is the input of PUT /floating_ips/{id}.

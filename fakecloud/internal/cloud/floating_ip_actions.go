@@ -2,8 +2,7 @@ package cloud
 
 import "fmt"
 
-// assignFloatingIPSpec returns the action that assigns a Floating IP to a server. The action fails if the server is
-// deleted before it ends.
+// assignFloatingIPSpec returns the action that assigns a Floating IP to a server.
 func assignFloatingIPSpec(id, server int64) ActionSpec {
 	return ActionSpec{
 		Command: "assign_floating_ip", Resources: []Ref{{KindServer, server}}, Does: floatingIPChange{id, server},
@@ -12,15 +11,7 @@ func assignFloatingIPSpec(id, server int64) ActionSpec {
 
 type floatingIPChange struct{ FloatingIP, Server int64 } // 0 to unassign it
 
-func (e floatingIPChange) try(tx *Tx) error {
-	if e.Server != 0 {
-		if _, err := Find(&tx.Servers, e.Server); err != nil {
-			return err
-		}
-	}
-	tx.setFloatingIPServer(e.FloatingIP, e.Server)
-	return nil
-}
+func (e floatingIPChange) end(tx *Tx) { tx.setFloatingIPServer(e.FloatingIP, e.Server) }
 
 // AssignFloatingIP assigns a Floating IP to a server in any location. If another server has the Floating IP, it moves:
 // failover controllers do not unassign first (hcloud-fip-controller issue 36). The API document's error
@@ -40,13 +31,13 @@ func (p Project) AssignFloatingIP(id, server int64) (int64, *State, error) {
 
 // UnassignFloatingIP takes a Floating IP away from its server. Errors: not_found, locked, service_error.
 func (p Project) UnassignFloatingIP(id int64) (int64, *State, error) {
-	return act(p, inFloatingIPs, id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
+	return act(p, inFloatingIPs, id, func(tx *Tx, f *FloatingIP) (ActionSpec, error) {
 		if f.Server == 0 {
 			return ActionSpec{}, errUnassigned(f.Ref())
 		}
 		return ActionSpec{
 			Command: "unassign_floating_ip", Resources: []Ref{{KindServer, f.Server}}, Does: floatingIPChange{id, 0},
-		}, nil
+		}, tx.RequireUnlocked(Ref{KindServer, f.Server})
 	})
 }
 

@@ -62,18 +62,23 @@ func mustFloatingIP(t *testing.T, p Project, in CreateFloatingIP) *FloatingIP {
 	return f
 }
 
-func TestAssigningAFloatingIPFailsWhenItsServerIsDeleted(t *testing.T) {
+// csi-driver issue 418; the Ansible collection's changelog, 5.3.0.
+func TestAServerIsLockedWhileItsFloatingIPChanges(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	s := offServer(t, p, clk, smallServer("a")).ID
 	f := mustFloatingIP(t, p, CreateFloatingIP{Type: IPv6, HomeLocation: "fsn1"})
-	did(p.DeleteServer(s))(t)
-	action := did(p.AssignFloatingIP(f.ID, s))(t)
+	did(p.AssignFloatingIP(f.ID, s))(t)
+	_, _, err := p.DeleteServer(s)
+	wantCode(t, "deletion while it is assigned", err, "locked")
 	clk.Step(time.Second)
-	got, _ := p.View().Actions.Get(action)
-	if left, _ := p.View().FloatingIPs.Get(f.ID); got.Status != ActionFailed || left.Server != 0 {
-		t.Errorf("action %s, server %d", got.Status, left.Server)
-	}
+	did(p.UnassignFloatingIP(f.ID))(t)
+	_, _, err = p.DeleteServer(s)
+	wantCode(t, "deletion while it is unassigned", err, "locked")
+	clk.Step(time.Second)
+	did(p.DeleteServer(s))(t)
+	_, _, err = p.AssignFloatingIP(f.ID, s)
+	wantCode(t, "assignment while it is deleted", err, "locked")
 }
 
 func TestAnIPv6FloatingIPHasAtMostAHundredReverseDNSEntries(t *testing.T) {

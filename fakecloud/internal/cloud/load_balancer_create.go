@@ -138,9 +138,9 @@ func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 func (tx *Tx) loadBalancerLocation(in CreateLoadBalancer) (*Location, error) {
 	switch {
 	case in.Location != "" && in.NetworkZone != "":
-		return nil, errFields("location and network_zone are mutually exclusive", "network_zone", "location") // hetznercloud/cli issue 294
+		return nil, ErrFields("location and network_zone are mutually exclusive", "network_zone", "location") // hetznercloud/cli issue 294
 	case in.Location == "" && in.NetworkZone == "":
-		return nil, errFields("either location or network_zone is required", "location", "network_zone")
+		return nil, ErrFields("either location or network_zone is required", "location", "network_zone")
 	case in.Location != "":
 		l, ok := tx.Catalogue.Location(in.Location)
 		if !ok {

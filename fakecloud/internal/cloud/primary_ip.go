@@ -249,7 +249,7 @@ func (tx *Tx) placeOfPrimaryIP(in CreatePrimaryIP) (*Location, *Server, error) {
 	}
 	if in.Assignee == 0 {
 		if l == nil {
-			return nil, nil, errFields("either assignee_id or location is required", "assignee_id", "location")
+			return nil, nil, ErrFields("either assignee_id or location is required", "assignee_id", "location")
 		}
 		return l, nil, nil
 	}

@@ -122,6 +122,11 @@ func (tx *Tx) checkUnassignable(ip *PrimaryIP) error {
 	if ip.Type == IPv4 && tx.isPublicTarget(s) {
 		return ErrOperation("server_is_load_balancer_target", "the server's IPv4 address is a target of a load balancer")
 	}
+	for _, id := range s.FloatingIPs {
+		if f, _ := tx.FloatingIPs.Get(id); f.Type == ip.Type { // terraform-provider-hcloud issue 577
+			return ErrServiceError("All Floating IPs of type IP" + string(f.Type[2:]) + " have to be unassigned from Server")
+		}
+	}
 	return requireStopped(s, "Server must be offline for this action")
 }
 

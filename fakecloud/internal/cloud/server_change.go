@@ -168,7 +168,7 @@ func (p Project) ChangeServerProtection(id int64, del, rebuild *bool) (int64, *S
 		set(&d, del)
 		set(&r, rebuild)
 		if d != r {
-			return ActionSpec{}, errFields("delete and rebuild need to have the same value", "delete", "rebuild")
+			return ActionSpec{}, ErrFields("delete and rebuild need to have the same value", "delete", "rebuild")
 		}
 		return ActionSpec{Command: "change_protection", Does: protection{Ref{KindServer, id}, d}}, nil
 	})

@@ -69,7 +69,7 @@ func TestImagesOfAServer(t *testing.T) {
 		in.Image = strconv.FormatInt(snap.ID, 10)
 		return in
 	}())
-	wantCode(t, "server from an image that is still creating", err, "image")
+	wantCode(t, "server from an image that is still creating", err, "image not found")
 	clk.Step(time.Second)
 	i, _ := p.View().Images.Get(snap.ID)
 	if i.Status != "available" || i.ImageSize <= 0 || i.DiskSize != 40 || i.CreatedFrom.ID != id || i.CreatedFromName != "a" ||

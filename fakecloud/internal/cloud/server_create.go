@@ -117,13 +117,13 @@ func (tx *Tx) planServer(plan *serverPlan) error {
 }
 
 func (s *serverPlan) findSSHKeys(tx *Tx) error {
-	for i, idOrName := range s.SSHKeys {
+	for _, idOrName := range s.SSHKeys {
 		k, ok := tx.SSHKeys.ByName(idOrName)
 		if id, isID := ParseID(idOrName); isID && !ok {
 			k, ok = tx.SSHKeys.Get(id)
 		}
 		if !ok {
-			return ErrField(fmt.Sprintf("ssh_keys.%d", i), fmt.Sprintf("SSH key '%s' not found", idOrName))
+			return ErrField("ssh_keys", fmt.Sprintf("SSH key '%s' not found", idOrName))
 		}
 		if !slices.Contains(s.sshKeys, k.ID) {
 			s.sshKeys = append(s.sshKeys, k.ID)
@@ -303,7 +303,8 @@ func (s *serverPlan) checkPlacement(tx *Tx) error {
 }
 
 // findImage finds an image by id or name for a server of an architecture. Images of different
-// architectures may have the same name. The messages: hetzner-k3s issue 681, terraform-provider-hcloud issue 1255.
+// architectures may have the same name. The messages: hetzner-k3s issue 681, terraform-provider-hcloud issues 74 (an image that is
+// not available yet) and 1255.
 func (tx *Tx) findImage(idOrName, arch string) (*Image, error) {
 	image, ok := tx.Catalogue.ImageByName(idOrName, arch)
 	if id, isID := ParseID(idOrName); isID && !ok {
@@ -316,12 +317,10 @@ func (tx *Tx) findImage(idOrName, arch string) (*Image, error) {
 		return nil, errInput("image not found")
 	}
 	switch {
-	case !image.Deleted.IsZero() || image.Deprecation.Retired(tx.now):
+	case !image.Deleted.IsZero() || image.Deprecation.Retired(tx.now), image.Status != "available":
 		return nil, errInput("image not found")
 	case image.Architecture != arch:
 		return nil, errInput("image has wrong architecture")
-	case image.Status != "available":
-		return nil, ErrField("image", "image is not available, its status is "+image.Status)
 	}
 	return image, nil
 }

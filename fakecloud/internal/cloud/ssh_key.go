@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -13,8 +14,7 @@ const KindSSHKey store.Kind = "ssh_key"
 
 // SSHKey is a public key for new servers.
 //
-// Reproduced: name and fingerprint are unique in a project; the key is parsed. Left out: types of keys that
-// can be parsed, but that the real API refuses.
+// Reproduced: name and fingerprint are unique in a project; the key is parsed, and its type is checked.
 type SSHKey struct {
 	store.Meta
 	Fingerprint string `json:"fingerprint,omitzero"` // MD5, colon separated
@@ -74,6 +74,10 @@ func (t *SSHKeyTable) ByFingerprint(fingerprint string) (*SSHKey, bool) {
 // Clone implements Object.
 func (k *SSHKey) Clone() *SSHKey { return new(*k) }
 
+// sshKeyTypes are the types of SSH keys that the real API's error lists (mysticaltech/terraform-hcloud-kube-hetzner issue 310).
+const sshKeyTypes = "ssh-ed25519, ssh-rsa, ecdsa-sha2-nistp256, ecdsa-sha2-nistp384, ecdsa-sha2-nistp521, ssh-dss, sk-ssh-ed25519, " +
+	"sk-ecdsa-sha2-nistp256, sk-ecdsa-sha2-nistp384, sk-ecdsa-sha2-nistp521"
+
 // CreateSSHKey is the input of POST /ssh_keys.
 type CreateSSHKey struct {
 	Name      string
@@ -86,6 +90,10 @@ type CreateSSHKey struct {
 func (p Project) CreateSSHKey(in CreateSSHKey) (*SSHKey, *State, error) {
 	var created *SSHKey
 	st, err := p.update(func(tx *Tx) error {
+		kind, _, _ := strings.Cut(strings.TrimSpace(in.PublicKey), " ")
+		if !slices.Contains(strings.Split(sshKeyTypes, ", "), strings.TrimSuffix(kind, "@openssh.com")) {
+			return ErrField("public_key", "SSH key type is invalid (supported types: "+sshKeyTypes+")")
+		}
 		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(in.PublicKey))
 		if err != nil {
 			return ErrField("public_key", "is not an SSH public key")

@@ -145,9 +145,9 @@ func (tx *Tx) placeOfVolume(in CreateVolume) (location *Location, server *Server
 	case in.Server == 0 && in.Automount:
 		return nil, nil, ErrField("automount", "needs a server")
 	case in.Automount && in.Format == "": // terraform-provider-hcloud issue 337
-		return nil, nil, errFields("automount needs a format", "format", "automount")
+		return nil, nil, ErrFields("automount needs a format", "format", "automount")
 	case in.Server == 0 && location == nil:
-		return nil, nil, errFields("either location or server is required", "location", "server")
+		return nil, nil, ErrFields("either location or server is required", "location", "server")
 	case in.Server == 0:
 		return location, nil, nil
 	}

@@ -96,13 +96,14 @@ func (z *Zone) RecordCount() int { return z.sets.records }
 
 // FindZone returns the zone with an id or a name. An id takes precedence, because no name is a number.
 func (st *State) FindZone(idOrName string) (*Zone, error) {
-	if id, ok := ParseID(idOrName); ok {
-		return Find(&st.Zones, id)
+	z, ok := st.Zones.ByName(idOrName)
+	if id, isID := ParseID(idOrName); isID {
+		z, ok = st.Zones.Get(id)
 	}
-	if z, ok := st.Zones.ByName(idOrName); ok {
-		return z, nil
+	if !ok { // rolschewsky/certbot-dns-hetzner-cloud issue 7, cert-manager-webhook-hetzner issue 32
+		return nil, &Error{Code: "not_found", Status: 404, Message: "zone not found"}
 	}
-	return nil, &Error{Code: "not_found", Status: 404, Message: fmt.Sprintf("zone with name '%s' not found", idOrName)}
+	return z, nil
 }
 
 // CreateZone is the input of POST /zones.
@@ -158,11 +159,7 @@ func (z *Zone) fill(tx *Tx, in CreateZone) error {
 		z.bump(tx)
 	}
 	for i, s := range in.RRSets {
-		prefix := fmt.Sprintf("rrsets.%d.", i)
-		if _, ok := z.RRSet(s.Name, s.Type); ok {
-			return ErrField(prefix+"name", fmt.Sprintf("the RRSet %s/%s is there already", s.Name, s.Type))
-		}
-		if err := z.put(tx, s, prefix); err != nil {
+		if err := z.putNew(tx, s, fmt.Sprintf("rrsets[%d].", i)); err != nil {
 			return err
 		}
 	}
@@ -365,12 +362,12 @@ func (z *Zone) checkImported() error {
 func (z *Zone) load(tx *Tx, text string) error {
 	ttl, sets, err := dns.ParseFile(z.Name, text)
 	if err != nil {
-		return ErrField("zonefile", err.Error())
+		return ErrDNS("zonefile", err.Error())
 	}
 	z.sets, z.TTL = recordSets{}, cmp.Or(ttl, z.TTL)
 	for _, s := range sets {
 		if err := z.put(tx, RRSet{Name: s.Name, Type: s.Type, TTL: s.TTL, Records: s.Records}, ""); err != nil {
-			return ErrField("zonefile", fmt.Sprintf("%s/%s: %s", s.Name, s.Type, strings.TrimPrefix(err.Error(), "invalid_input: ")))
+			return ErrDNS("zonefile", fmt.Sprintf("%s/%s: %s", s.Name, s.Type, strings.TrimSuffix(err.Error(), " (invalid_input)")))
 		}
 	}
 	return nil

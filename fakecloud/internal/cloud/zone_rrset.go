@@ -78,22 +78,25 @@ func nextSerial(serial uint32, now time.Time) uint32 {
 	return max(serial+1, uint32(((y*100+int(m))*100+d)*100)) //nolint:gosec // fits until the year 42949
 }
 
+// ofSet is the path of the fields in an action of a set (cert-manager-webhook-hetzner issue 213).
+const ofSet = "records[0]."
+
 // put checks a set and stores it. prefix is the path of its fields.
 func (z *Zone) put(tx *Tx, s RRSet, prefix string) error {
 	data := s.data()
 	if field, problem := data.Check(z.Name); problem != "" {
-		return ErrField(prefix+field, problem)
+		return ErrDNS(prefix+field, field+" "+problem)
 	}
 	if err := ValidateLabels(s.Labels); err != nil {
 		return err
 	}
 	if field, problem := data.CheckRecords(); problem != "" {
-		return ErrField(prefix+field, problem)
+		return ErrDNS(prefix+field, problem)
 	}
 	for _, o := range z.sets.named(s.Name) {
-		if (o.Type == "CNAME") != (s.Type == "CNAME") {
-			return ErrField(prefix+"type", fmt.Sprintf("is not possible next to the RRSet %s: a name with a CNAME record has no other "+
-				"records", o.ID()))
+		if (o.Type == "CNAME") != (s.Type == "CNAME") { // a log of MyAvenCEO/avenOS has the message, also for the new CNAME
+			other := strings.Replace(o.Type+s.Type, "CNAME", "", 1)
+			return ErrDNS(prefix+"type", fmt.Sprintf("(%s, CNAME) conflicts with (%[1]s, %s)", s.Name, other))
 		}
 	}
 	if s.created.IsZero() {
@@ -104,16 +107,21 @@ func (z *Zone) put(tx *Tx, s RRSet, prefix string) error {
 	return nil
 }
 
+// putNew is put for a set that is not there. A Pulumi log of MyAvenCEO/avenOS has the message.
+func (z *Zone) putNew(tx *Tx, s RRSet, prefix string) error {
+	if _, ok := z.RRSet(s.Name, s.Type); ok {
+		return ErrUniqueness("name", "RRSet(s) already exist(s)")
+	}
+	return z.put(tx, s, prefix)
+}
+
 // CreateRRSet creates a record set. Errors: not_found, locked, invalid_input, incorrect_zone_mode, uniqueness_error.
 func (p Project) CreateRRSet(zone string, s RRSet) (int64, *State, error) {
 	return p.onZone(zone, "create_rrset", func(tx *Tx, z *Zone) error {
 		if err := z.RequirePrimary(); err != nil {
 			return err
 		}
-		if _, ok := z.RRSet(s.Name, s.Type); ok {
-			return ErrUniqueness("name", fmt.Sprintf("the RRSet %s is there already", s.ID()))
-		}
-		err := z.put(tx, s, "")
+		err := z.putNew(tx, s, "rrsets[0].")
 		z.bump(tx)
 		return err
 	})
@@ -156,7 +164,7 @@ func (p Project) onRRSet(zone, name, kind, command string, change func(*Tx, *Zon
 		case err != nil:
 			return err
 		case now != nil:
-			err = z.put(tx, *now, "")
+			err = z.put(tx, *now, ofSet)
 		case kind == "SOA":
 			return ErrField("records", "must not be empty: a zone needs its SOA record")
 		default:
@@ -215,7 +223,7 @@ func (p Project) AddRecords(zone, name, kind string, ttl *int, records []dns.Rec
 			next.TTL = cmp.Or(s.TTL, ttl)
 		}
 		next.Records = slices.Concat(next.Records, records)
-		err := z.put(tx, next, "")
+		err := z.put(tx, next, ofSet)
 		z.bump(tx)
 		return err
 	})
@@ -246,13 +254,14 @@ func eachKnown(s *RRSet, records []dns.Record, do func(int, dns.Record)) error {
 	given := make(map[string]bool)
 	for n, r := range records {
 		value, _ := dns.Canonical(s.Type, r.Value)
+		field := fmt.Sprintf("%srecords[%d].value", ofSet, n)
 		if given[value] {
-			return ErrField(fmt.Sprintf("records.%d.value", n), "must be unique")
+			return ErrDNS(field, fmt.Sprintf("duplicate value '%s'", r.Value))
 		}
 		given[value] = true
 		i := slices.IndexFunc(s.Records, func(has dns.Record) bool { return has.Value == value })
 		if i < 0 {
-			return ErrField(fmt.Sprintf("records.%d.value", n), "is not in the RRSet")
+			return ErrDNS(field, fmt.Sprintf("the value '%s' is not in the RRSet", r.Value))
 		}
 		do(i, r)
 	}

@@ -69,7 +69,8 @@ func errorsOfFirewalls() refusals {
 		"removed from a server that a selector selects": func(w *world) {
 			server := toServer(w.runningServer("a"))
 			path := w.firewall(object{"name": "a", "apply_to": []object{toSelector("env=test")}})
-			w.refuseAction("firewall_managed_by_label_selector", path, "remove_from_resources", removeFrom(server))
+			says := fmt.Sprintf("firewall with ID %s has been applied via label selector.", idIn(path))
+			w.refuseAction("firewall_managed_by_label_selector: "+says, path, "remove_from_resources", removeFrom(server))
 		},
 	}
 }

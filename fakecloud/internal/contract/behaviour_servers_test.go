@@ -47,7 +47,7 @@ func errorsOfServers() refusals {
 				server["placement_group"] = body["placement_group"]
 				if i == 10 {
 					message := fmt.Sprintf("placement group with ID %s contains already 10 servers", body["placement_group"])
-					w.refuseWith(422, "placement_group_member_limit_reached", message, "POST", "/servers", server)
+					w.refuse(422, "placement_group_member_limit_reached: "+message, "POST", "/servers", server)
 					w.refuseAction("placement_group_member_limit_reached", serverPath(w.offServer("late")), "add_to_placement_group", body)
 					return
 				}

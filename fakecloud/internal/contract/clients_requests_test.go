@@ -18,13 +18,7 @@ import (
 func TestAFloatingIPWithoutAPlaceNamesTheServerFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	var names []any
-	for _, field := range at(w.do(422, "POST", "/floating_ips", object{"type": "ipv4"}), "error", "details", "fields").([]any) {
-		names = append(names, field.(object)["name"])
-	}
-	if fmt.Sprint(names) != "[server home_location]" {
-		t.Errorf("fields %v", names)
-	}
+	w.refuse(422, "invalid_input: invalid input in fields 'server', 'home_location'", "POST", "/floating_ips", object{"type": "ipv4"})
 }
 
 // hcloud-python 1.18, of Debian stable, sends ids as the texts that its caller has.
@@ -57,22 +51,14 @@ func TestAnUnknownPathNamesTheNearestOne(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, token := range []string{w.token, ""} {
 		w := w.as(token)
-		w.refuseWith(404, "not_found", "api route not found", "GET", "/server", nil)
-		failure := w.do(404, "GET", "/server", nil)["error"].(object)
-		if got := at(failure, "details", "nearest"); fmt.Sprint(got) != "[GET /v1/servers POST /v1/servers]" {
-			t.Errorf("nearest %v", got)
-		}
-		if details := w.do(404, "GET", "/storage_boxes", nil)["error"].(object)["details"]; details != nil {
-			t.Errorf("nothing is near, but the details are %v", details)
-		}
-		failure = w.do(405, "PATCH", "/servers/5", nil)["error"].(object)
+		w.refuse(404, "not_found: api route not found map[nearest:[GET /v1/servers POST /v1/servers]]", "GET", "/server", nil)
+		w.refuse(404, "not_found: api route not found <nil>", "GET", "/storage_boxes", nil)
+		failure := w.do(405, "PATCH", "/servers/5", nil)["error"].(object)
 		if got := fmt.Sprint(at(failure, "details", "nearest")); !strings.Contains(got, "PUT /v1/servers/{id}") {
 			t.Errorf("nearest %v", got)
 		}
 	}
-	if details, ok := w.do(404, "GET", "/servers/5", nil)["error"].(object)["details"]; !ok || details != nil {
-		t.Errorf("the path is known, but the details are %v", details)
-	}
+	w.refuse(404, "not_found: server with ID '5' not found <nil>", "GET", "/servers/5", nil)
 }
 
 // The CLI's default.
@@ -101,40 +87,61 @@ func TestANameMayHaveTheCharactersOfEachScript(t *testing.T) {
 func TestRefusalsWithTheWordsOfTheRealAPI(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, instant)
-	key := object{"name": "a", "public_key": publicKey}
-	w.do(201, "POST", "/ssh_keys", key)
-	key["name"] = "b"
-	w.refuseWith(409, "uniqueness_error", "SSH key not unique", "POST", "/ssh_keys", key) // wgmesh pull request 283
+	w.do(201, "POST", "/ssh_keys", smallSSHKey(w, "a"))
+	w.refuse(409, "uniqueness_error: SSH key not unique", "POST", "/ssh_keys", smallSSHKey(w, "b")) // wgmesh pull request 283
 	server := smallServer(w, "far")
 	server["location"], server["server_type"] = "ash", "cpx11"
 	far := w.create("server", "/servers", server)
 	lb := w.loadBalancer(smallLoadBalancer(w, "lb"))
-	w.refuseWith(422, "unsupported_error", // syself/hetzner-cloud-controller-manager issue 64
-		"servers and load balancers needs to be in the same network zone, cross network zone is not supported", "POST",
+	w.refuse(422, // syself/hetzner-cloud-controller-manager issue 64
+		"unsupported_error: servers and load balancers needs to be in the same network zone, cross network zone is not supported", "POST",
 		lb+"/actions/add_target", object{"type": "server", "server": object{"id": json.Number(far)}})
 	const noCertificate = "at least one certificate is required for protocol https" // hcloud-cloud-controller-manager issue 223
-	w.refuseWith(422, "invalid_input", noCertificate, "POST", lb+"/actions/add_service", object{"protocol": "https"})
+	w.refuse(422, "invalid_input: "+noCertificate, "POST", lb+"/actions/add_service", object{"protocol": "https"})
 	body := smallLoadBalancer(w, "other")
 	body["services"] = []any{object{"protocol": "https"}}
-	w.refuseWith(422, "invalid_input", noCertificate, "POST", "/load_balancers", body)
+	w.refuse(422, "invalid_input: "+noCertificate, "POST", "/load_balancers", body)
 	w.act(lb, "add_service", object{"protocol": "http"})
-	w.refuseWith(422, "invalid_input", noCertificate, "POST", lb+"/actions/update_service", object{"listen_port": 80, "protocol": "https"})
+	w.refuse(422, "invalid_input: "+noCertificate, "POST", lb+"/actions/update_service", object{"listen_port": 80, "protocol": "https"})
 	body["network_zone"] = "eu-central" // hetznercloud/cli issue 294
-	w.refuseWith(422, "invalid_input", "invalid input in fields 'network_zone', 'location'", "POST", "/load_balancers", body)
+	w.refuse(422, "invalid_input: invalid input in fields 'network_zone', 'location'", "POST", "/load_balancers", body)
 	volume := object{"name": "v", "size": 10, "server": far, "automount": true} // terraform-provider-hcloud issue 337
-	w.refuseWith(422, "invalid_input", "invalid input in fields 'format', 'automount'", "POST", "/volumes", volume)
+	w.refuse(422, "invalid_input: invalid input in fields 'format', 'automount'", "POST", "/volumes", volume)
 	volume["format"] = "ext4"
 	w.do(201, "POST", "/volumes", volume)
 	// terraform-provider-hcloud issue 1162
-	w.refuseWith(422, "invalid_input", "invalid input in field 'health_check'", "POST", lb+"/actions/add_service",
+	w.refuse(422, "invalid_input: invalid input in field 'health_check'", "POST", lb+"/actions/add_service",
 		object{"protocol": "http", "health_check": object{"protocol": "https", "port": 1, "interval": 1, "timeout": 1, "retries": 0}})
 	// terraform-provider-hcloud issue 279 and pull request 1335 are about a Floating IP.
 	const unassigned = " is not assigned to any resource"
 	floating := w.create("floating_ip", "/floating_ips", smallFloatingIP(w, "a"))
-	w.refuseWith(422, "service_error", "Floating IP with ID "+floating+unassigned,
-		"POST", "/floating_ips/"+floating+"/actions/unassign", nil)
+	w.refuse(422, "service_error: Floating IP with ID "+floating+unassigned, "POST", "/floating_ips/"+floating+"/actions/unassign", nil)
 	primary := w.create("primary_ip", "/primary_ips", smallPrimaryIP(w, "a"))
-	w.refuseWith(422, "service_error", "Primary IP with ID "+primary+unassigned, "POST", "/primary_ips/"+primary+"/actions/unassign", nil)
+	w.refuse(422, "service_error: Primary IP with ID "+primary+unassigned, "POST", "/primary_ips/"+primary+"/actions/unassign", nil)
+	// terraform-provider-hcloud issue 577
+	home := json.Number(w.create("server", "/servers", smallServer(w, "home")))
+	w.act("/floating_ips/"+floating, "assign", object{"server": home})
+	primary = idOf(at(w.do(200, "GET", serverPath(home), nil), "server", "public_net", "ipv4"))
+	w.refuse(422, "service_error: All Floating IPs of type IPv4 have to be unassigned from Server", "POST",
+		"/primary_ips/"+primary+"/actions/unassign", nil)
+	// terraform-hcloud-kubernetes issue 198, hetzner.hcloud issue 585, terraform-hcloud-kube-hetzner issues 104 and 310
+	wrong := func(path, field, inner, says string, body object) {
+		w.refuse(422, "invalid_input: invalid input in field '"+field+"' map[fields:[map[messages:["+says+"] name:"+field+inner+"]]]",
+			"POST", path, body)
+	}
+	wrong("/firewalls", "rules", ".source_ips", "source_ips needs to have at least one entry",
+		object{"name": "f", "rules": []any{object{"direction": "in", "protocol": "icmp"}}})
+	wrong("/servers", "name", "", "Name must be a valid hostname.", object{"name": "a_b", "server_type": "cx23", "image": "debian-13"})
+	server["name"], server["ssh_keys"] = "b", []any{"none"}
+	wrong("/servers", "ssh_keys", "", "SSH key 'none' not found", server)
+	server["volumes"] = []any{"x"}
+	wrong("/servers", "volumes", ".0", "must be an integer", server)
+	wrong(serverPath(home)+"/actions/enable_rescue", "type", "", "Not a valid choice.", object{"type": "freebsd64"})
+	for _, text := range []string{"no-pty " + publicKey, "# mine\n" + publicKey, "ssh-ed448 AAAA"} {
+		wrong("/ssh_keys", "public_key", "", "SSH key type is invalid (supported types: ssh-ed25519, ssh-rsa, ecdsa-sha2-nistp256, "+
+			"ecdsa-sha2-nistp384, ecdsa-sha2-nistp521, ssh-dss, sk-ssh-ed25519, sk-ecdsa-sha2-nistp256, sk-ecdsa-sha2-nistp384, "+
+			"sk-ecdsa-sha2-nistp521)", object{"name": "c", "public_key": text})
+	}
 }
 
 // Neither a sentence of the document nor a thread refuses these.

@@ -13,15 +13,6 @@ import (
 // These tests hold what unmodified clients of several ages read, assert or wait for. Their source is the table in the
 // project's facts about the API, of November 2026.
 
-// refuseWith makes a request that must fail with the given code and message.
-func (w *world) refuseWith(status int, code, message, method, path string, body any) {
-	w.Helper()
-	failure := w.do(status, method, path, body)["error"].(object)
-	if failure["code"] != code || failure["message"] != message {
-		w.Errorf("%s %s: %v %q, want %s %q", method, path, failure["code"], failure["message"], code, message)
-	}
-}
-
 // hcloud-python, load_balancers/client.py, reads both fields of every service that has http.
 func TestHTTPOfAServiceAlwaysHasCertificatesAndRedirectHTTP(t *testing.T) {
 	t.Parallel()
@@ -71,11 +62,11 @@ func TestConcurrentChangesAreConflicts(t *testing.T) {
 	w := newWorld(t, nil)
 	lb := w.loadBalancer(smallLoadBalancer(w, "lb"))
 	w.do(201, "POST", lb+"/actions/add_service", tcpService(80))
-	w.refuseWith(409, "conflict", "load balancer has changed during request", "POST", lb+"/actions/add_service", tcpService(81))
-	w.refuseWith(409, "conflict", "load balancer has changed during request", "DELETE", lb, nil)
+	w.refuse(409, "conflict: load balancer has changed during request", "POST", lb+"/actions/add_service", tcpService(81))
+	w.refuse(409, "conflict: load balancer has changed during request", "DELETE", lb, nil)
 	network := "/networks/" + w.create("network", "/networks", fullNetwork)
 	w.do(201, "POST", network+"/actions/add_subnet", object{"type": "cloud", "network_zone": "eu-central"})
-	w.refuseWith(409, "conflict", "network has changed during request", "POST", network+"/actions/delete_subnet",
+	w.refuse(409, "conflict: network has changed during request", "POST", network+"/actions/delete_subnet",
 		object{"ip_range": "10.0.1.0/24"})
 }
 
@@ -124,10 +115,10 @@ func (w *world) keepSubnetInUse() {
 	path, subnet := "/networks/"+network+"/actions/delete_subnet", object{"ip_range": "10.0.1.0/24"}
 	lb := w.loadBalancer(smallLoadBalancer(w, "attached"))
 	w.act(lb, "attach_to_network", object{"network": json.Number(network)})
-	w.refuseWith(422, "service_error", "network has attached resources", "POST", path, subnet)
+	w.refuse(422, "service_error: network has attached resources", "POST", path, subnet)
 	server := "/servers/" + w.server(smallServer(w, "attached"))
 	w.act(server, "attach_to_network", object{"network": json.Number(network)})
-	w.refuseWith(422, "service_error", "cannot remove subnet because servers are attached to it", "POST", path, subnet)
+	w.refuse(422, "service_error: cannot remove subnet because servers are attached to it", "POST", path, subnet)
 }
 
 // CLI output. Robot's vSwitches are not modelled: see cloud.MinVSwitchID.
@@ -136,7 +127,7 @@ func TestASubnetOfAVSwitchThatDoesNotExist(t *testing.T) {
 	w := newWorld(t, nil)
 	path := "/networks/" + w.create("network", "/networks", fullNetwork) + "/actions/add_subnet"
 	body := object{"type": "vswitch", "network_zone": "eu-central", "ip_range": "10.0.8.0/24", "vswitch_id": 42}
-	w.refuseWith(422, "service_error", "vswitch not found", "POST", path, body)
+	w.refuse(422, "service_error: vswitch not found", "POST", path, body)
 	body["vswitch_id"] = 4321
 	w.do(201, "POST", path, body)
 }
@@ -170,7 +161,7 @@ func TestFingerprintAndRenewalOfACertificate(t *testing.T) {
 		status["renewal"] != "unavailable" {
 		t.Errorf("a new certificate: %v", status)
 	}
-	w.refuseWith(422, "unsupported_error", "certificate not retryable", "POST", managed+"/actions/retry", nil)
+	w.refuse(422, "unsupported_error: certificate not retryable", "POST", managed+"/actions/retry", nil)
 	w.clock.Step(59*24*time.Hour + 12*time.Hour) // half a day before its renewal
 	if renewal := at(w.do(200, "GET", managed, nil), "certificate", "status", "renewal"); renewal != "scheduled" {
 		t.Errorf("renewal %v, want scheduled", renewal)
@@ -199,33 +190,27 @@ func TestMessages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	network := "/networks/" + w.create("network", "/networks", smallNetwork(w, "net"))
-	w.refuseWith(409, "uniqueness_error", "name is already used", "POST", "/networks", smallNetwork(w, "net"))
+	w.refuse(409, "uniqueness_error: name is already used", "POST", "/networks", smallNetwork(w, "net"))
 	w.act(network, "change_protection", object{"delete": true})
-	w.refuseWith(423, "protected", "network is delete protected", "DELETE", network, nil)
+	w.refuse(423, "protected: network is delete protected", "DELETE", network, nil)
 	server := "/servers/" + w.server(smallServer(w, "node"))
 	snapshot := "/images/" + idOf(w.do(201, "POST", server+"/actions/create_image", object{"type": "snapshot"})["image"])
 	w.finish()
 	w.act(snapshot, "change_protection", object{"delete": true})
-	w.refuseWith(423, "protected", "snapshot deletion is protected", "DELETE", snapshot, nil)
+	w.refuse(423, "protected: snapshot deletion is protected", "DELETE", snapshot, nil)
 	floating := "/floating_ips/" + w.create("floating_ip", "/floating_ips", smallFloatingIP(w, "f"))
 	w.act(floating, "change_protection", object{"delete": true})
-	w.refuseWith(423, "protected", "Floating IP deletion is protected", "DELETE", floating, nil)
+	w.refuse(423, "protected: Floating IP deletion is protected", "DELETE", floating, nil)
 	private := smallLoadBalancer(w, "private")
-	private["network"] = json.Number(w.create("network", "/networks", object{"name": "other", "ip_range": "10.0.0.0/16",
-		"subnets": fullNetwork["subnets"]}))
-	private["public_interface"] = false
+	private["network"], private["public_interface"] = json.Number(w.create("network", "/networks",
+		object{"name": "other", "ip_range": "10.0.0.0/16", "subnets": fullNetwork["subnets"]})), false
 	lb := w.loadBalancer(private)
-	w.refuseWith(422, "load_balancer_public_interface_disabled",
-		"load balancer public interface is disabled, cannot add target using public IP",
-		"POST", lb+"/actions/add_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}})
-	wrong := smallPlacementGroup(w, "g")
-	wrong["type"] = "pack"
-	w.refuseWith(422, "invalid_input", "invalid input in field 'type'", "POST", "/placement_groups", wrong)
-	if messages := at(w.do(422, "POST", "/placement_groups", wrong), "error", "details",
-		"fields").([]any)[0].(object)["messages"]; messages == nil {
-		t.Error("the details do not name the allowed values")
-	}
+	w.refuse(422,
+		"load_balancer_public_interface_disabled: load balancer public interface is disabled, cannot add target using public IP", "POST",
+		lb+"/actions/add_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}})
+	w.refuse(422, "invalid_input: invalid input in field 'type' map[fields:[map[messages:[must be one of spread] name:type]]]", "POST",
+		"/placement_groups", object{"name": "g", "type": "pack"})
 	unsupported := smallServer(w, "far")
 	unsupported["location"] = "sin"
-	w.refuseWith(422, "invalid_input", "unsupported location for server type", "POST", "/servers", unsupported)
+	w.refuse(422, "invalid_input: unsupported location for server type", "POST", "/servers", unsupported)
 }

@@ -13,7 +13,7 @@ import (
 
 var (
 	// constructs matches the functions that make an error of the API, or add a mistake to one.
-	constructs = regexp.MustCompile(`(^|\.)(Err[A-Z]\w*|errFields|errInput|say|fail|unfit|add)$`)
+	constructs = regexp.MustCompile(`(^|\.)(Err[A-Z]\w*|errInput|say|fail|unfit|add)$`)
 	quoted     = regexp.MustCompile("\"(\\\\.|[^\"\\\\])*\"|`[^`]*`")
 )
 

@@ -155,12 +155,14 @@ func (w *world) do(status int, method, path string, body any) object {
 	return decoded
 }
 
-// refuse makes a request that must fail with the given status and code.
+// refuse makes a request that must fail with the given status and code. ": ", the message and the details may follow the code.
 func (w *world) refuse(status int, code, method, path string, body any) {
 	w.Helper()
 	failure, _ := w.do(status, method, path, body)["error"].(object)
-	if failure["code"] != code {
-		w.Errorf("%s %s: code %v (%v), want %s", method, path, failure["code"], failure["message"], code)
+	want, said, _ := strings.Cut(code, ": ")
+	message := fmt.Sprint(failure["message"])
+	if failure["code"] != want || said != "" && said != message && said != fmt.Sprint(message, " ", failure["details"]) {
+		w.Errorf("%s %s: %v: %s %v, want %s", method, path, failure["code"], message, failure["details"], code)
 	}
 }
 

@@ -15,12 +15,9 @@ func smallZone(_ *world, name string) object {
 // zoneRecords has a record of each type.
 var zoneRecords = map[string]string{
 	"A": "198.51.100.1", "AAAA": "2001:db8::1", "CAA": `0 issue "letsencrypt.org"`, "CNAME": "www.example.net.",
-	"DS":    "12345 13 2 49fd46e6c4b45c55d4ac",
-	"HINFO": `"PC" "Linux"`, "HTTPS": "1 . alpn=h2,h3", "MX": "10 mail", "NS": "ns.example.net.", "PTR": "host.example.net.",
-	"RP":  "admin.example.net. .",
-	"SRV": "0 5 5060 sip.example.net.", "SVCB": "1 svc.example.net. port=8443",
-	"TLSA": "3 1 1 0c72ac70b745ac19998811b131d662c9ac69dbdbe7cb23e5b514b56664c5d3d6",
-	"TXT":  `"v=spf1 -all" "second; part"`,
+	"DS": "12345 13 2 49fd46e6c4b45c55d4ac", "HINFO": `"PC" "Linux"`, "HTTPS": "1 . alpn=h2,h3", "MX": "10 mail", "NS": "ns.example.net.",
+	"PTR": "host.example.net.", "RP": "admin.example.net. .", "SRV": "0 5 5060 sip.example.net.", "SVCB": "1 svc.example.net. port=8443",
+	"TLSA": "3 1 1 0c72ac70b745ac19998811b131d662c9ac69dbdbe7cb23e5b514b56664c5d3d6", "TXT": `"v=spf1 -all" "second; part"`,
 }
 
 func records(values ...string) []any {
@@ -68,23 +65,23 @@ func zoneScenario(w *world) {
 	}
 	w.do(200, "GET", "/zones?mode=primary&name=example.org&label_selector=a&sort=name:desc", nil)
 	w.do(200, "PUT", "/zones/example.org", object{"labels": object{"c": "d"}})
-	w.refuse(404, "not_found", "GET", "/zones/example.net", nil)
-	w.refuse(404, "not_found", "GET", "/zones/"+absentID, nil)
+	w.refuse(404, "not_found: zone not found", "GET", "/zones/example.net", nil)
+	w.refuse(404, "not_found: zone not found", "GET", "/zones/"+absentID, nil)
 	w.refuse(409, "uniqueness_error", "POST", "/zones", object{"name": "example.org", "mode": "secondary"})
 	nameserver := func(s object) object {
 		return object{"name": "a.example", "mode": "secondary", "primary_nameservers": []any{s}}
 	}
 	for _, wrong := range []object{
 		{"name": "example", "mode": "primary"}, {"name": "Example.com", "mode": "primary"}, {"name": "a.example.", "mode": "primary"},
-		{"name": "a.example"},
-		{"name": "a.example", "mode": "tertiary"}, {"name": "a.example", "mode": "primary", "ttl": 59},
+		{"name": "a.example"}, {"name": "a.example", "mode": "tertiary"}, {"name": "a.example", "mode": "primary", "ttl": 59},
 		{"name": "a.example", "mode": "primary", "rrsets": []any{object{"name": "www", "type": "A", "records": []any{}}}},
-		{"name": "a.example", "mode": "primary", "rrsets": []any{object{"name": "@", "type": "NS", "records": records("ns.example.net.")}}},
 		nameserver(object{"address": "10.0.0.1"}), nameserver(object{"address": "198.51.100.1", "port": 0}),
 		nameserver(object{"address": "198.51.100.1", "tsig_key": "?", "tsig_algorithm": "hmac-md5"}),
 	} {
 		w.refuse(422, "invalid_input", "POST", "/zones", wrong)
 	}
+	w.refuse(409, "uniqueness_error: RRSet(s) already exist(s)", "POST", "/zones", object{"name": "a.example", "mode": "primary",
+		"rrsets": []any{object{"name": "@", "type": "NS", "records": records("ns.example.net.")}}})
 	w.act(path, "change_ttl", object{"ttl": 600})
 	w.refuseAction("invalid_input", path, "change_ttl", object{"ttl": 1})
 
@@ -141,25 +138,34 @@ func (w *world) rrsets(zone string) {
 		w.Errorf("the serial number is %s after %s", after, before)
 	}
 	path := zone + "/rrsets/www/A"
-	w.refuse(409, "uniqueness_error", "POST", zone+"/rrsets", object{"name": "www", "type": "A", "records": records("198.51.100.2")})
+	w.refuse(409, "uniqueness_error: RRSet(s) already exist(s) map[fields:[map[name:name]]]", "POST", zone+"/rrsets",
+		object{"name": "www", "type": "A", "records": records("198.51.100.2")})
+	w.refuse(422, "invalid_input: (www, CNAME) conflicts with (www, A)", "POST", zone+"/rrsets",
+		object{"name": "www", "type": "CNAME", "records": records("other")})
+	w.act(zone+"/rrsets/alias/CNAME", "add_records", object{"records": records("other")})
+	w.refuseAction("invalid_input: (alias, CNAME) conflicts with (alias, A)", zone+"/rrsets/alias/A", "add_records",
+		object{"records": records("198.51.100.2")})
+	const says = "duplicate value '198.51.100.1'" // cert-manager-webhook-hetzner issue 213
+	const duplicate = "invalid_input: " + says + " map[fields:[map[messages:[" + says + "] name:%s[0].records[1].value]]]"
+	w.refuse(422, fmt.Sprintf(duplicate, "rrsets"), "POST", zone+"/rrsets",
+		object{"name": "x", "type": "A", "records": records("198.51.100.1", "198.51.100.1")})
 	for _, wrong := range []object{
-		{"name": "www", "type": "CNAME", "records": records("other")}, {"name": "@", "type": "CNAME", "records": records("other")},
+		{"name": "@", "type": "CNAME", "records": records("other")}, {"name": "x", "type": "A", "records": []any{}},
 		{"name": "x.example.org", "type": "A", "records": records("198.51.100.1")},
 		{"name": "X", "type": "A", "records": records("198.51.100.1")},
-		{"name": "x", "type": "A", "records": records("198.51.100.1", "198.51.100.1")}, {"name": "x", "type": "A", "records": []any{}},
 		{"name": "x", "type": "SPF", "records": records("a")}, {"name": "x", "type": "A", "ttl": 1, "records": records("198.51.100.1")},
 		{"name": "x", "type": "A", "records": records("198.51.100.1"), "labels": object{"?": "x"}},
 	} {
 		w.refuse(422, "invalid_input", "POST", zone+"/rrsets", wrong)
 	}
 	w.act(path, "change_ttl", object{"ttl": 600})
+	w.refuseAction(fmt.Sprintf(duplicate, "records"), path, "add_records", object{"records": records("198.51.100.1")})
 	w.act(path, "add_records", object{"ttl": 600, "records": records("198.51.100.2")})
 	w.refuseAction("invalid_input", path, "add_records", object{"ttl": 601, "records": records("198.51.100.3")})
-	w.refuseAction("invalid_input", path, "add_records", object{"records": records("198.51.100.2")})
 	w.do(200, "POST", path+"/actions/update_records", object{"records": []any{object{"value": "198.51.100.2", "comment": "two"}}})
 	w.refuseAction("invalid_input", path, "update_records", object{"records": []any{object{"value": "198.51.100.9", "comment": "two"}}})
+	w.refuseAction(fmt.Sprintf(duplicate, "records"), path, "remove_records", object{"records": records("198.51.100.1", "198.51.100.1")})
 	w.act(path, "remove_records", object{"records": records("198.51.100.1")})
-	w.refuseAction("invalid_input", path, "remove_records", object{"records": records("198.51.100.1")})
 	got := at(w.do(200, "GET", path, nil), "rrset").(object)
 	if text := fmt.Sprint(at(got, "ttl"), at(got, "records")); text != "600 [map[comment:two value:198.51.100.2]]" {
 		w.Errorf("RRSet: %s", text)
@@ -169,8 +175,7 @@ func (w *world) rrsets(zone string) {
 	w.act(path, "change_protection", object{"change": true})
 	for name, body := range map[string]object{
 		"change_ttl": {"ttl": nil}, "set_records": {"records": records("198.51.100.7")},
-		"add_records":    {"records": records("198.51.100.7")},
-		"remove_records": {"records": records("198.51.100.2")},
+		"add_records": {"records": records("198.51.100.7")}, "remove_records": {"records": records("198.51.100.2")},
 		"update_records": {"records": []any{object{"value": "198.51.100.2", "comment": ""}}},
 	} {
 		w.refuse(423, "protected", "POST", path+"/actions/"+name, body)
@@ -205,19 +210,19 @@ func (w *world) zonefiles(zone string) {
 		}
 	}
 	w.act(zone, "import_zonefile", object{"zonefile": exported})
-	if again := at(w.do(200, "GET", zone+"/zonefile", nil), "zonefile").(string); strings.Count(again, "\n") != strings.Count(exported,
-		"\n") {
+	again := at(w.do(200, "GET", zone+"/zonefile", nil), "zonefile").(string)
+	if strings.Count(again, "\n") != strings.Count(exported, "\n") {
 		w.Errorf("imported and exported again:\n%s", again)
 	}
 	for _, wrong := range []string{
 		"www A 198.51.100.1", strings.Replace(file, "$ORIGIN example.org.", "$ORIGIN example.com.", 1),
-		strings.Replace(file, "helium", "argon", 1),
 		strings.Replace(file, "www A", "www CH A", 1), strings.Replace(file, "www A", "www SPF", 1), strings.Replace(file, ")", "", 1),
-		strings.Replace(file, "198.51.100.1", "198.51.100", 1), file + "www.example.net. A 198.51.100.1",
-		strings.Replace(file, "7200", "1", 1),
+		strings.Replace(file, "7200", "1", 1), strings.Replace(file, "helium", "argon", 1), file + "www.example.net. A 198.51.100.1",
 	} {
 		w.refuseAction("invalid_input", zone, "import_zonefile", object{"zonefile": wrong})
 	}
+	w.refuseAction(`invalid_input: www/A: "198.51.100" must be an IPv4 address`, zone, "import_zonefile",
+		object{"zonefile": strings.Replace(file, "198.51.100.1", "198.51.100", 1)})
 }
 
 func (w walk) zones() {

@@ -32,9 +32,6 @@ func IsHostname(s string) bool {
 	return len(s) <= maxName
 }
 
-// IsSubdomain reports whether text is a DNS subdomain in lower case, with at most 253 characters.
-func IsSubdomain(text string) bool { return IsHostname(text) && text == strings.ToLower(text) }
-
 // domainLabel is a label of a host name, in lower case. topLevel is the last one: no public suffix ends with a number.
 const (
 	domainLabel = `[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?`

@@ -26,14 +26,17 @@ var (
 	hostName = regexp.MustCompile(`^(\.|@|([A-Za-z0-9_*]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?)+)$`)
 	caaTag   = regexp.MustCompile(`^[a-z0-9]+$`)
 	svcParam = regexp.MustCompile(`^[a-z0-9-]+(=.*)?$`)
+	// escape is one octet of a character-string, which may have a quote (RFC 1035, section 5.1).
+	escape = regexp.MustCompile(`\\([01][0-9]{2}|2[0-4][0-9]|25[0-5]|.)`)
+	quoted = regexp.MustCompile(`^"[^"]*"$`)
 )
 
 // Canonical returns a record's value in its canonical form: fields separated by one space, addresses as RFC 5952 has
-// them. problem says what is wrong, or is "".
+// them. problem is a sentence that says what is wrong, or is "".
 func Canonical(kind, value string) (canonical, problem string) {
 	fields, err := SplitRecord(value)
 	if err != "" {
-		return "", err
+		return "", "the value " + err
 	}
 	wanted, length := RData[kind], 0
 	for i, f := range fields {
@@ -41,15 +44,18 @@ func Canonical(kind, value string) (canonical, problem string) {
 		if wanted[n] == "..." {
 			n--
 		} else if i > n {
-			return "", fmt.Sprintf("has more than the %d fields of the type %s", len(wanted), kind)
+			return "", fmt.Sprintf("the value has more than the %d fields of the type %s", len(wanted), kind)
 		}
 		if fields[i], problem = recordField(wanted[n], f); problem != "" {
-			return "", fmt.Sprintf("%.64q %s", f, problem)
+			if wanted[n] != "quoted" {
+				problem = fmt.Sprintf("%.64q %s", f, problem)
+			}
+			return "", problem
 		}
 		length += wireLength(wanted[n], f)
 	}
 	if length > maxRData {
-		return "", fmt.Sprintf("must have at most %d bytes", maxRData)
+		return "", fmt.Sprintf("the value must have at most %d bytes", maxRData)
 	}
 	least := len(wanted)
 	if wanted[least-1] == "..." {
@@ -59,7 +65,7 @@ func Canonical(kind, value string) (canonical, problem string) {
 		}
 	}
 	if len(fields) < least {
-		return "", fmt.Sprintf("has %d of the %d fields of the type %s", len(fields), least, kind)
+		return "", fmt.Sprintf("the value has %d of the %d fields of the type %s", len(fields), least, kind)
 	}
 	return strings.Join(fields, " "), ""
 }
@@ -73,12 +79,16 @@ func wireLength(kind, f string) int {
 	case "hex":
 		return len(f) / 2
 	case "quoted":
-		return len(f) - 1 // one byte has the length, the quotes have none
+		return len(bare(f)) - 1 // one byte has the length, the quotes have none
 	}
 	return len(f) + 4
 }
 
-// recordField checks one field and returns its canonical form.
+// bare returns a character-string with one octet instead of each escape.
+func bare(text string) string { return escape.ReplaceAllString(text, "x") }
+
+// recordField checks one field and returns its canonical form. A Terraform configuration and the changelog of octodns-hetzner 2.0.0 have
+// the messages about a TXT string.
 func recordField(kind, f string) (canonical, problem string) {
 	if bits, ok := strings.CutPrefix(kind, "uint"); ok {
 		size, _ := strconv.Atoi(bits)
@@ -105,9 +115,12 @@ func recordField(kind, f string) (canonical, problem string) {
 		_, err := hex.DecodeString(f)
 		ok, want = err == nil && f != "", "must be hexadecimal"
 	case "quoted":
-		ok, want = len(f) >= 2 && f[0] == '"' && len(f) <= 257, `must be in double quotes, at most 255 characters`
+		if !quoted.MatchString(bare(f)) {
+			return f, "TXT records must be fully escaped with double quotes"
+		}
+		ok, want = len(bare(f)) <= 257, "a TXT string exceeds 255 characters"
 	case "text":
-		ok, want = len(f) <= 257, "must have at most 255 characters"
+		ok, want = len(strings.Trim(bare(f), `"`)) <= 255, "must have at most 255 characters"
 	case "param":
 		ok, want = svcParam.MatchString(f), "must be a parameter such as alpn=h2"
 	}

@@ -56,16 +56,16 @@ func (s *RRSet) Check(zone string) (field, problem string) {
 // CheckRecords checks the records and brings their values into the canonical form. problem is that of [RRSet.Check].
 func (s *RRSet) CheckRecords() (field, problem string) {
 	for i, r := range s.Records {
-		field := fmt.Sprintf("records.%d.value", i)
+		field := fmt.Sprintf("records[%d].value", i)
 		value, problem := Canonical(s.Type, r.Value)
 		if problem != "" {
 			return field, problem
 		}
 		if utf8.RuneCountInString(r.Comment) > maxComment {
-			return fmt.Sprintf("records.%d.comment", i), fmt.Sprintf("must have at most %d characters", maxComment)
+			return fmt.Sprintf("records[%d].comment", i), fmt.Sprintf("a comment must have at most %d characters", maxComment)
 		}
 		if slices.ContainsFunc(s.Records[:i], func(o Record) bool { return o.Value == value }) {
-			return field, "must be unique"
+			return field, fmt.Sprintf("duplicate value '%s'", r.Value) // cert-manager-webhook-hetzner issue 213
 		}
 		s.Records[i].Value = value
 	}

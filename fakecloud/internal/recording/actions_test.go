@@ -83,6 +83,7 @@ func TestActionsThatNobodyAwaitsEndInTime(t *testing.T) {
 				act(lb, "attach_to_network", object{"network": json.Number(path.Base(network))})
 				act(lb, "add_service", object{"protocol": "tcp", "listen_port": 80, "destination_port": 80})
 				read("certificate", object{"name": "c", "type": "managed", "domain_names": []string{"a.example.com"}})
+				w.step(time.Minute) // the server is free
 				ip := read("floating_ip", object{"type": "ipv4", "server": json.Number(path.Base(server))})
 				act(ip, "unassign", nil)
 				act(server, "shutdown", nil)

@@ -34,7 +34,7 @@ func labelKeyProblem(key string) string {
 		switch {
 		case prefix == "hetzner.cloud":
 			return "has the reserved prefix hetzner.cloud/"
-		case !dns.IsSubdomain(prefix):
+		case !dns.IsHostname(prefix): // also in upper case: terraform-provider-hcloud issue 1131
 			return "has a prefix that is not a DNS subdomain"
 		}
 	}
