@@ -156,7 +156,7 @@ it cannot be run.`,
 func (s *server) answers(ctx context.Context) error {
 	at, err := url.Parse(s.Endpoint)
 	if err != nil || at.Port() == "" {
-		return nil // proxy.To refuses what is wrong
+		return nil //nolint:nilerr // proxy.To refuses what is wrong
 	}
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", at.Host)
 	if err != nil {
