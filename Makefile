@@ -79,7 +79,7 @@ ON_KUBERNETES = $(if $(ON),$(if $(filter-out kubernetes,$(ON)),$(error ON=$(ON):
 
 .PHONY: e2e
 e2e: ## The end-to-end suite (E2E_CLUSTER=, LABELS=, FOCUS=, CCM=, …: scripts/e2e.sh)
-	$(if $(ON),$(ON_KUBERNETES) e2e,scripts/e2e.sh)
+	$(if $(ON),$(if $(CCM),$(if $(wildcard $(CCM)),,$(error CCM=$(CCM): must be a file that can be read)))$(ON_KUBERNETES) e2e,scripts/e2e.sh)
 
 .PHONY: e2e-probe
 e2e-probe: ## Find out what a cloud-controller-manager lacks, and write it into its file (CCM=)
@@ -95,6 +95,7 @@ broken-examples: ## Break the example CCM in ten ways; a spec must fail each tim
 
 .PHONY: e2e-clean
 e2e-clean: ## Remove what runs on an existing cluster left there and in its cloud (RUN=name)
+	@scripts/need.sh go
 	go run ./e2e/hetzner/cmd/clean
 
 .PHONY: conformance
@@ -103,6 +104,7 @@ conformance: ## Kubernetes' own specs, on kind; writes e2e/CONFORMANCE.md (half 
 
 .PHONY: bench
 bench: ## Benchmarks, each with its baseline
+	@scripts/need.sh go
 	cd fakecloud && go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: bench-ccm

@@ -9,10 +9,7 @@ make -s api-document ARGS="-newer $work/newer.json $*" >"$work/text" 2>&1 || [ -
 	cat "$work/text" >&2
 	exit 1
 }
-if [ ! -e "$work/newer.json" ]; then
-	echo "the public document is the one that the tests know"
-	exit
-fi
+[ -e "$work/newer.json" ] || { echo "the public document is the one that the tests know" && exit; }
 {
 	cat "$work/text"
 	known=${XDG_CACHE_HOME:-$HOME/.cache}/ccm-from-scratch/hetzner/cloud.spec.json

@@ -3,6 +3,7 @@
 # names the promise fails. scripts/broken-examples.sh [number ...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+scripts/need.sh go
 out=$PWD/out/broken-examples
 rm -rf "$out"
 mkdir -p "$out"

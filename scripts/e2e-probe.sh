@@ -4,10 +4,7 @@
 # scripts/e2e.sh; with FOCUS or LABELS, the file keeps what it says about other specs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if [ -z "${CCM:-}" ] || [ ! -f "$CCM" ]; then
-	echo "CCM=${CCM:-} is not a file: name the file of the cloud-controller-manager, such as CCM=e2e/ccms/ccm-from-scratch.yaml" >&2
-	exit 2
-fi
+[ -n "${CCM:-}" ] || { echo "no CCM is named: name its file, such as CCM=e2e/ccms/ccm-from-scratch.yaml" >&2 && exit 2; }
 export E2E_OUT=${E2E_OUT:-$PWD/out/e2e-probe}
 rm -f "$E2E_OUT/specs.json" # an earlier run's results are not this one's
 status=0

@@ -145,13 +145,14 @@ scripts/progress.sh "compiling e2e/cmd/e2e" go build -v -o "$E2E_OUT/e2e" ./e2e/
 
 # progress says in one line what the specs wait for, until they begin.
 progress() {
-	local files
+	local files end='\n'
+	[ ! -t 2 ] || end='\r' # on a terminal, the next line takes its place
 	while sleep "${PROGRESS_EVERY:-10}" && kill -0 "$suite" 2>/dev/null; do
 		files=("$E2E_OUT"/control-plane-*/kube-controller-manager.log)
 		if ! [ -d "$E2E_OUT/control-plane-1" ]; then
-			echo "compiling the specs: $SECONDS s so far"
+			printf "compiling the specs: $SECONDS s so far$end"
 		elif ! [ -e "${files[0]}" ] || [ "${#files[@]}" -lt "$procs" ]; then
-			echo "starting the control planes, which takes longest the first time: $SECONDS s so far"
+			printf "starting the control planes, which takes longest the first time: $SECONDS s so far$end"
 		else
 			break
 		fi

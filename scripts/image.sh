@@ -1,6 +1,5 @@
 #!/bin/sh
-# Builds the container images FROM scratch, without pulling anything, and hands them to Docker where
-# there is one.
+# Builds the container images FROM scratch, without pulling anything, and hands them to Docker where there is one.
 #
 #   scripts/image.sh                                    fakecloud:dev, ccm-from-scratch:dev, machine-controller:dev
 #   IMAGE=registry.example/ccm:v1 scripts/image.sh ccm-from-scratch

@@ -2,6 +2,7 @@
 # Checks texts with plain-english.sh, scripts with shfmt and with shellcheck where that is installed, workflows with actionlint, and code with golangci-lint.
 set -eu
 cd "$(dirname "$0")/.."
+scripts/need.sh go
 
 status=0
 scripts/plain-english.sh || status=1

@@ -15,7 +15,7 @@ need_go() {
 	needed=$(awk '$1 == "go" {print $2}' go.mod)
 	where="get it at https://go.dev/dl/"
 	command -v go >/dev/null || fail "Go $needed or later is needed, and no go is in the PATH: $where"
-	[ -n "${HOME:-}" ] || [ -n "${XDG_CACHE_HOME:-}${GOCACHE:-}" ] ||
+	[ -n "${HOME:-}" ] || { [ -n "${XDG_CACHE_HOME:-}${GOCACHE:-}" ] && [ -n "$(go env GOMODCACHE)" ]; } ||
 		fail "HOME is not set, so that what is compiled has no place: set HOME to a folder that you may write to"
 	# An older go that may do so downloads the one that go.mod names.
 	found=$(go env GOVERSION GOCACHE GOMODCACHE 2>/dev/null) || found=

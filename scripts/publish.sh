@@ -13,10 +13,7 @@ if [ "${1:-}" = --dry-run ]; then
 	dry=1
 	shift
 fi
-if [ $# != 1 ]; then
-	echo "usage: scripts/publish.sh [--dry-run] vX.Y.Z" >&2
-	exit 2
-fi
+[ $# = 1 ] || { echo "usage: scripts/publish.sh [--dry-run] vX.Y.Z" >&2 && exit 2; }
 tag=$1
 registry=${REGISTRY:-ghcr.io/ccm-from-scratch}
 files=${OUT:-$PWD/out/release/$tag}

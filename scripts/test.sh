@@ -59,10 +59,11 @@ esac
 scripts/tool.sh helm controller-gen >/dev/null # tests call these, and would not show that they are compiled
 gotestsum=$(scripts/tool.sh gotestsum)
 echo "compiling and testing $*: minutes the first time (Ctrl-C stops it)"
-seconds=0
+seconds=0 end='\n'
+[ ! -t 1 ] || end='\r' # on a terminal, the next line takes its place
 while sleep 20 >/dev/null 2>&1; do
 	seconds=$((seconds + 20))
-	echo "testing: $seconds s so far"
+	printf "testing: $seconds s so far$end"
 done &
 trap 'kill $!' EXIT
 trap 'exit 130' INT TERM HUP

@@ -3,15 +3,12 @@
 #
 #	scripts/with-docker.sh go run ./kind/cmd/kindcloud up
 #
-# On a normal host that is the docker that is there, and this script does little
-# but run the command (see raise_inotify below). Where the Docker daemon itself lacks CAP_SYS_RESOURCE, as
-# in a sandbox, it cannot run privileged containers ("unable to apply caps:
-# operation not permitted"); there, and only there, kind/nodeimage/docker-shim comes
-# first in PATH, which asks for everything else that privileged means.
+# A Docker daemon that lacks CAP_SYS_RESOURCE, as in a sandbox, cannot run privileged containers ("unable to apply caps: operation not
+# permitted"). There, and only there, kind/nodeimage/docker-shim comes first in the PATH and asks for everything else that privileged means.
 set -eu
 
-# lacks_sys_resource reports whether this host runs a Docker daemon without the
-# capability. A daemon elsewhere, or none that can be seen, is taken to be normal.
+# lacks_sys_resource reports whether this host runs a Docker daemon without the capability. A daemon elsewhere, or none that can be seen,
+# is taken to be normal.
 lacks_sys_resource() {
 	proc=${DOCKER_SHIM_PROC:-/proc}
 	for comm in "$proc"/[0-9]*/comm; do
@@ -23,10 +20,8 @@ lacks_sys_resource() {
 	return 1
 }
 
-# Each node takes about 13 inotify instances of the host's root, and most systems
-# allow 128 in all. Without one, containerd does not see its CNI configuration and
-# kube-proxy ends with "too many open files". Root raises the limit until the next
-# boot; anyone else is told.
+# Each node takes about 13 inotify instances of the host's root, and most systems allow 128 in all. Without one, containerd does not see
+# its CNI configuration and kube-proxy ends with "too many open files". Root raises the limit until the next boot; anyone else is told.
 raise_inotify() {
 	limit=${DOCKER_SHIM_PROC:-/proc}/sys/fs/inotify/max_user_instances enough=1024
 	[ -r "$limit" ] && read -r now <"$limit" && [ "$now" -lt 512 ] || return 0

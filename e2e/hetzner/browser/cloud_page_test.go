@@ -81,10 +81,7 @@ func (s *shown) cluster() {
 	firewall, _, err := s.client.Firewall.Create(ctx, hcloud.FirewallCreateOpts{Name: "ssh", Rules: rules})
 	s.must(err)
 	for i := range 15 {
-		role := "worker"
-		if i < 3 {
-			role = "control-plane"
-		}
+		role := []string{"control-plane", "worker"}[min(i/3, 1)]
 		server, _, err := s.client.Server.Create(ctx, hcloud.ServerCreateOpts{
 			Name: fmt.Sprintf("%s-%d", role, i+1), ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
 			Location: fsn1, Networks: []*hcloud.Network{network}, Labels: map[string]string{"role": role},
@@ -164,7 +161,7 @@ func TestAClusterIsUnderstoodAtOneLook(t *testing.T) {
 	if behind := Eval[int](s.Page, linesBehindCards); behind != 0 {
 		t.Errorf("%d lines run behind cards, and come out as stubs", behind)
 	}
-	s.Sees("12 of 12", "3 of 3", "tcp 443 → 30443", "egress", "⇠ 10.244.14.0/24", "20 GB", "Subnet 10.0.0.0/16")
+	s.Sees("12 of 12", "3 of 3", "tcp 443 → 30443", "egress", "⇠ 10.244.14.0/24", "20 GB", "Subnet 10.0.0.0/16", "requests/s")
 	s.Look("cluster")
 	s.Appear(390, 844, false)
 	s.Await("fit on a phone", "document.documentElement.scrollWidth <= innerWidth")
@@ -212,14 +209,20 @@ func (s *shown) checkPhone(where string) {
 	s.Helper()
 	s.Appear(390, 844, false)
 	s.Await(where+": show the status on a phone", "document.documentElement.scrollWidth <= innerWidth && "+
-		"[...document.querySelectorAll('tbody .state')].every(e => e.getBoundingClientRect().right <= innerWidth)")
+		"[...document.querySelectorAll('tbody td:nth-child(3)')].every(e => e.getBoundingClientRect().right <= innerWidth)")
 	s.Appear(1280, 900, false)
 }
 
 func TestTablesAreSearchedAndSorted(t *testing.T) {
 	s := open(t, fakecloud.Options{})
 	s.cluster()
+	api, _, err := s.client.LoadBalancer.GetByName(t.Context(), "api")
+	s.must(err)
+	_, _, err = s.client.LoadBalancer.Update(t.Context(), api, hcloud.LoadBalancerUpdateOpts{Name: "a" + strings.Repeat("0", 31)}) // a CCM's
+	s.must(err)
 	s.Click("Resources")
+	s.Click("load balancers")
+	s.checkPhone("load balancers")
 	s.Click("servers")
 	s.Look("table")
 	s.checkPhone("table")

@@ -88,7 +88,7 @@ func checkCurl(t *testing.T, s *shown, token, operation string) {
 		return
 	}
 	run := exec.CommandContext(t.Context(), "sh", "-c", command) //nolint:gosec // the command of the page
-	run.Env = append(run.Environ(), "HCLOUD_TOKEN="+token)
+	run.Env = append(run.Environ(), "HCLOUD_TOKEN="+token, "HCLOUD_ENDPOINT="+s.cloud.Endpoint())
 	out, err := run.Output()
 	if err != nil || !strings.Contains(string(out), "uniqueness_error") {
 		t.Errorf("%s answers %s, %v; want uniqueness_error", command, out, err)

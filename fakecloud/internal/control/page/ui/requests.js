@@ -1,6 +1,6 @@
 // The journal: the latest requests, live, and one request in full.
 
-import {h, show, ask, copy, endpoint, table, button, labelled, regularly, duration, clockTime, when, pretty, bytes} from './dom.js';
+import {h, show, ask, copy, table, button, labelled, regularly, duration, clockTime, when, pretty, bytes} from './dom.js';
 import {cloud} from './store.js';
 
 const kept = 500, interval = 700;
@@ -53,9 +53,9 @@ export function requests(main) {
 
 const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** curl returns a command that sends a request again. */
+/** curl returns a command that sends a request again: to the endpoint of the shell, whose port may be mapped. */
 const curl = (e, body) => `curl -X ${e.method} -H "Authorization: Bearer $HCLOUD_TOKEN" ${body ? `-d ${quoted(body)} ` : ''}` +
-  quoted(endpoint.replace(/\/v1$/, '') + e.path + (e.query ? `?${e.query}` : ''));
+  `"$HCLOUD_ENDPOINT"${quoted(e.path.replace(/^\/v1/, '') + (e.query ? `?${e.query}` : ''))}`;
 
 /** request shows one request and its answer in full. */
 export function request(panel, seq) {
