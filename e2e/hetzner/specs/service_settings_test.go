@@ -229,7 +229,7 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 			env.Traffic.AwaitServed(ctx, "web")
 		})
 
-	DescribeTable("is named in a Warning event before there is a load balancer if only the cloud knows that it is invalid:",
+	DescribeTable("that only the cloud rejects is named in a Warning event:",
 		framework.Needs(framework.SettingEvents),
 		func(ctx SpecContext, name, invalid, corrected string) {
 			env := hetzner.NewEnv(ctx, hetzner.Options{})

@@ -109,9 +109,9 @@ func (r *Router) reconcile() {
 func (r *Router) announce(n *cloud.Network) {
 	switch {
 	case n == nil && r.want != "":
-		r.log.Warn("routing no network: none has that name or id", "network", r.want)
+		r.log.Warn("no network has the name or id of the option: routing is off", "network", r.want)
 	case n == nil:
-		r.log.Info("routing no network: the cloud has none")
+		r.log.Info("the cloud has no network: routing is off")
 	default:
 		r.log.Info("routing a network", "network", n.Name, "id", n.ID, "ip_range", n.IPRange)
 	}

@@ -145,7 +145,7 @@ func (w *world) mistakeClusterID(n int) {
 	w.restart()
 }
 
-// isCopied reports whether a person has copied the label of a load balancer, and has not decided yet.
+// isCopied reports whether two load balancers have the same owner label.
 func (w *world) isCopied() bool {
 	return slices.ContainsFunc(w.kube.services(), func(s *corev1.Service) bool { return len(w.guard.owned(s)) > 1 })
 }
