@@ -194,9 +194,8 @@ func (l *Controller) newest(svc *corev1.Service) *corev1.Service {
 	return now.DeepCopy()
 }
 
-// EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer. It deletes only resources with the
-// Service's ownership label. With keep-on-delete, the load balancer loses its owner instead. That of a Service that has vanished
-// stays. The service controller calls for such a one when another Service gets its name.
+// EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer. It deletes only resources with the Service's ownership label. With
+// keep-on-delete, the load balancer loses its owner instead. That of a Service that has vanished stays: another one may have its name.
 func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, svc *corev1.Service) error {
 	ctx, cancel := context.WithTimeout(apicall.Urgently(ctx, apicall.ControllerService, "delete"), SyncTimeout)
 	defer cancel()
@@ -261,8 +260,7 @@ func (l *Controller) EndClassed(ctx context.Context, svc *corev1.Service) error 
 	return l.EnsureLoadBalancerDeleted(ctx, "", svc)
 }
 
-// manage records that the service controller wants a load balancer for the Service, so that resync
-// compares it.
+// manage records that the service controller wants a load balancer for the Service, so that resync compares it.
 func (l *Controller) manage(svc *corev1.Service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -270,8 +268,7 @@ func (l *Controller) manage(svc *corev1.Service) {
 	delete(l.ended, string(svc.UID))
 }
 
-// unmanage ends manage. After it nothing may create a load balancer for the Service, because nothing
-// would delete it.
+// unmanage ends manage. After it nothing may create a load balancer for the Service, because nothing would delete it.
 func (l *Controller) unmanage(svc *corev1.Service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -19,12 +17,16 @@ import (
 func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, notes []plan.Note) (*hcloud.LoadBalancer, *plan.LoadBalancer,
 	[]plan.Note, error) {
 	var lb *hcloud.LoadBalancer
-	var created, confirmed, bare bool
+	var created bool
 	var err error
+	bare := 0 // 1: without targets, 2: without ports, too
 	for again := true; again; {
 		attempt := *planned
-		if again = false; bare {
+		if again = false; bare > 0 {
 			attempt.Targets = nil
+		}
+		if bare > 1 {
+			attempt.Services = nil
 		}
 		lb, created, err = s.createOrAdopt(ctx, s.svc, &attempt)
 		switch {
@@ -33,30 +35,20 @@ func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, no
 			s.in.Limits = s.limitsOf(ctx, cmp.Or(planned.Type, plan.DefaultLoadBalancerType))
 			planned, notes = plan.Compute(s.in)
 			again = len(planned.Excess) > 0
-		case !bare && len(planned.Targets) > 0 && isRefusal(ctx, err) &&
-			!hcloud.IsError(err, hcloud.ErrorCodeUniquenessError, hcloud.ErrorCodeResourceLimitExceeded):
-			// Because of a target, perhaps. What was known about the servers may be old; else each is added by itself.
-			before := planned
-			if !confirmed {
-				if err := s.confirmTargets(ctx); err != nil {
-					return nil, nil, nil, err
-				}
-				planned, notes = plan.Compute(s.in)
-			}
-			bare = slices.Equal(planned.Targets, before.Targets) && maps.Equal(planned.IPv6, before.IPv6)
-			confirmed, again = true, true
+		case bare < 2 && isRefusal(ctx, err) && !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError, hcloud.ErrorCodeResourceLimitExceeded):
+			// Because of a target or a port, perhaps: each is added by itself.
+			bare, again = bare+1, true
 		}
 	}
 	s.result.Created = created
-	if err == nil && !created { // an adopted one has settings of its own
+	if err == nil && (!created || bare > 0) { // an adopted one has settings of its own, and what was known of servers may be old
 		s.readSettings(lb)
 		planned, notes, err = s.prepare(ctx, lb)
 	}
 	return lb, planned, notes, err
 }
 
-// createOrAdopt returns a load balancer for a Service that has none. It adopts a load balancer with the
-// planned name and no owner, or creates one.
+// createOrAdopt returns a load balancer for a Service that has none. It adopts one with the planned name and no owner, or creates one.
 func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer) (lb *hcloud.LoadBalancer,
 	created bool, err error) {
 	// A name from an annotation may name an existing load balancer. If the default name is taken, the

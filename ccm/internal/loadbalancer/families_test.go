@@ -91,15 +91,21 @@ func TestATargetFollowsTheIPv6AddressOfItsNode(t *testing.T) {
 	w.ensure(cloud, svc)
 	w.clock.Step(time.Minute)
 	w.expectQuiet(cloud, svc)
-	server, _, err := w.api.Server.GetByID(t.Context(), serverIDs(w.nodes)[0])
-	w.must(err)
-	chosen, _ := netip.AddrFromSlice(server.PublicNet.IPv6.IP)
-	chosen = chosen.Next().Next()
-	w.nodes[0].Annotations = map[string]string{nodeinfo.AnnotationIPv6: chosen.String()}
+	var chosen netip.Addr
+	for _, node := range w.nodes {
+		server, _, err := w.api.Server.GetByName(t.Context(), node.Name)
+		w.must(err)
+		chosen, _ = netip.AddrFromSlice(server.PublicNet.IPv6.IP)
+		chosen = chosen.Next().Next()
+		node.Annotations = map[string]string{nodeinfo.AnnotationIPv6: chosen.String()}
+	}
 	w.wire.take()
-	w.ensure(cloud, svc)
-	if sent := writes(w.wire.take()); len(sent) != 2 {
-		t.Errorf("writes: %v", sent)
+	for i, want := range []int{2, 0, 2} { // the second one changes when the first one is checked
+		w.clock.Step(time.Duration(i/2) * 16 * time.Second)
+		w.ensure(cloud, svc)
+		if sent := writes(w.wire.take()); len(sent) != want {
+			t.Errorf("writes: %v, want %d", sent, want)
+		}
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 		"http://fake.invalid/v1/load_balancers/"+itoa(w.theLoadBalancer().ID), nil)

@@ -385,7 +385,8 @@ func TestWhatAVanishedServiceHasLeftStaysAndIsReported(t *testing.T) {
 	}
 	for uid, orphans := range map[string]int{"here": 1, "": 0} { // after a start, there may be no Service left
 		cloud = w.providerIn(uid)
-		r, _ = w.resyncOf(cloud)
+		svc.Spec.Type = corev1.ServiceTypeClusterIP // each cluster has one
+		r, _ = w.resyncOf(cloud, svc)
 		expect(orphans, false)
 	}
 }

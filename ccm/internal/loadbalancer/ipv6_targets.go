@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -63,28 +65,34 @@ func notFound(err error) bool {
 	return ok && (e.Code == hcloud.ErrorCodeNotFound || e.Code == hcloud.ErrorCodeInvalidInput && strings.HasSuffix(e.Message, "not found"))
 }
 
-// noteFormer tells the plan of targets that the load balancer reaches by another IPv6 address than the plan has. To ask costs a request for
-// each load balancer with such targets, once and after a change of one.
-func (l *Controller) noteFormer(ctx context.Context, planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) error {
+// noteFormer tells the plan of a target that the load balancer reaches by another IPv6 address than the plan has. With its new address, a
+// target serves only after its first health check, so one changes when all are checked. To ask costs a request for each load balancer with
+// such targets, once and after a change of one.
+func (s *serviceSync) noteFormer(ctx context.Context, planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) error {
 	if len(planned.IPv6) == 0 || lb == nil {
 		return nil
 	}
-	l.mu.Lock()
-	reached, known := l.reached[lb.ID]
-	l.mu.Unlock()
+	s.mu.Lock()
+	reached, known := s.reached[lb.ID]
+	s.mu.Unlock()
 	if !known {
 		var err error
-		if reached, err = l.ipv6Targets(ctx, lb.ID); err != nil {
+		if reached, err = s.ipv6Targets(ctx, lb.ID); err != nil {
 			return err
 		}
-		l.mu.Lock()
-		l.reached[lb.ID] = reached
-		l.mu.Unlock()
+		s.mu.Lock()
+		s.reached[lb.ID] = reached
+		s.mu.Unlock()
 	}
 	planned.Former = map[int64]netip.Addr{}
-	for server, want := range planned.IPv6 {
-		if has := reached[server]; has.IsValid() && has != want {
-			planned.Former[server] = has
+	may := s.in.LingerOver || !slices.ContainsFunc(lb.Targets, plan.IsUnknown)
+	for _, server := range slices.Sorted(maps.Keys(planned.IPv6)) {
+		switch has := reached[server]; {
+		case !has.IsValid() || has == planned.IPv6[server]:
+		case may:
+			planned.Former[server], may = has, false
+		default:
+			planned.Waiting = append(planned.Waiting, plan.Target{ServerID: server})
 		}
 	}
 	return nil

@@ -283,6 +283,10 @@ func TestTerraformReplacesTheLabelsOfItsLoadBalancer(t *testing.T) {
 						replaced[key] = string(svc.UID)
 					}
 					w.setLabels(w.theLoadBalancer(), replaced)
+					if annotation == "adopt" && left == "the production CCM's" {
+						_, _, err := w.api.LoadBalancer.Update(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerUpdateOpts{Name: "front"})
+						w.must(err)
+					}
 					w.clock.Step(time.Minute)
 					if w.nodes = all; followed {
 						w.ensure(cloud, svc)

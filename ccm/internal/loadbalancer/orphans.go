@@ -39,8 +39,9 @@ func (l *Controller) ReportOrphans(ctx context.Context) error {
 	maps.DeleteFunc(l.ended, func(uid string, _ bool) bool { return alive[uid] == nil })
 	l.mu.Unlock()
 	vanished := l.ManagedServices()
+	start := l.orphans == nil && len(vanished) == 0
 	maps.DeleteFunc(vanished, func(uid string, _ *corev1.Service) bool { return alive[uid] != nil })
-	ask := len(vanished)+len(l.orphans) > 0 || l.orphans == nil && len(alive) == 0
+	ask := len(vanished)+len(l.orphans) > 0 || start
 	if ask && l.evidence.Project(ctx) != nil {
 		return nil // the list may be that of another project; the doubt is reported
 	}

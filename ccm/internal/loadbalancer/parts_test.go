@@ -316,6 +316,22 @@ func TestARefusedTargetHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+func TestARefusedPortOfANewLoadBalancerHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	cloud, svc := w.provider(), newService("web", nil, 80, 81)
+	w.refuseAs(http.StatusUnprocessableEntity, "unsupported_error", func(r *http.Request) bool {
+		text, err := json.Marshal(readRequest(t, r).body)
+		w.must(err)
+		return strings.Contains(string(text), `"listen_port":81`)
+	})
+	w.expectError(cloud, svc, "add_service tcp 81", "unsupported_error")
+	w.expectTargets(serverIDs(w.nodes))
+	if ports := listenPorts(w.theLoadBalancer()); !slices.Equal(ports, []int{80}) {
+		t.Errorf("ports %v", ports)
+	}
+}
+
 // The load balancer is found by its name, and one of two servers, or the network, is refused: the Service gets its settings nevertheless.
 func TestARefusedPartHoldsUpNoSetting(t *testing.T) {
 	t.Parallel()

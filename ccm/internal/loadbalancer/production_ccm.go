@@ -91,7 +91,7 @@ func (l *Controller) inherited(ctx context.Context, svc *corev1.Service) (*hclou
 // or Terraform's, and have lost our labels.
 func (l *Controller) inherit(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
 	uid, planned := string(svc.UID), l.named(svc)
-	named := planned != nil && (adopts(planned.Adopt, lb) || planned.Adopt == "" && planned.Name == lb.Name)
+	named := planned != nil && (planned.Adopt != "" || planned.Name == lb.Name)
 	updated, err := l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (*plan.Record, error) {
 		r := plan.RecordOf(now)
 		if named {

@@ -215,7 +215,7 @@ func TestTargetsKeepTheirAddressIfTheOtherDoesNotWork(t *testing.T) {
 		_, err = w.tryEnsure(cloud, svc)
 		w.expectHealthy(now, 3)
 	}
-	if err == nil || !strings.Contains(err.Error(), "keep their kind of address") {
+	if err == nil || !strings.Contains(err.Error(), "keep their address") {
 		t.Errorf("want an error about the address, got %v", err)
 	}
 	annotate(svc, map[string]string{"use-private-ip": "true"})

@@ -189,8 +189,7 @@ func (s *serviceSync) tellWaiting(planned *plan.LoadBalancer) {
 			serversOf(planned.Lingering))
 	}
 	if len(planned.Waiting) > 0 {
-		s.events.Normal(s.svc, event.Pending, "Targets change between public and private addresses in turns, each when the others are "+
-			"healthy: servers %s", serversOf(planned.Waiting))
+		s.events.Normal(s.svc, event.Pending, "Targets change their addresses in turns, each when the others are healthy: servers %s", serversOf(planned.Waiting))
 	}
 }
 
@@ -201,7 +200,7 @@ func (s *serviceSync) failWaiting(planned *plan.LoadBalancer) {
 			"Service and its other nodes", serversOf(planned.Lingering)))
 	}
 	if len(planned.Waiting) > 0 {
-		s.failed(fmt.Errorf("servers %s keep their kind of address: no other target is healthy with the one that the Service asks for; "+
+		s.failed(fmt.Errorf("servers %s keep their address: no other target is healthy with the one that the Service asks for; "+
 			"check whether the nodes serve there, or change use-private-ip back", serversOf(planned.Waiting)))
 	}
 }

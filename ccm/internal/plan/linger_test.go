@@ -71,34 +71,35 @@ func TestNoTargetChangesWhileAnotherIsNotChecked(t *testing.T) {
 			HealthStatus: []hcloud.LoadBalancerTargetHealthStatus{{ListenPort: 80, Status: status}}}
 	}
 	const healthy = hcloud.LoadBalancerTargetHealthStatusStatusHealthy
-	for status, changes := range map[hcloud.LoadBalancerTargetHealthStatusStatus]bool{
-		hcloud.LoadBalancerTargetHealthStatusStatusUnknown:   false,
-		hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy: true, // it must not hold up the others
+	const unknown, sick = hcloud.LoadBalancerTargetHealthStatusStatusUnknown, hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy
+	type now = []hcloud.LoadBalancerTarget
+	for name, c := range map[string]struct {
+		refused int64
+		over    bool // they have waited for long
+		now     now
+		want    []Target // all shall be private
+	}{
+		"one is unknown": {0, true, now{target(1, true, healthy), target(2, true, unknown), target(3, false, healthy)},
+			[]Target{{1, true}, {2, true}, {3, false}}},
+		"one is unhealthy, and must not hold up the others": {0, true, now{target(1, true, healthy), target(2, true, sick),
+			target(3, false, healthy)}, []Target{{1, true}, {2, true}, {3, true}}},
+		"the first one is refused": {3, false, now{target(1, true, healthy), target(3, false, healthy), target(4, false, healthy)},
+			[]Target{{1, true}, {3, false}, {4, true}}},
+		"another one is refused": {5, false, now{target(1, true, healthy), target(3, false, healthy), target(4, false, healthy)},
+			[]Target{{1, true}, {3, true}, {4, false}}},
+		"one is missing":             {4, false, now{target(1, true, healthy), target(3, false, healthy)}, []Target{{1, true}, {2, true}, {3, false}}},
+		"the missing one is refused": {2, false, now{target(1, true, healthy), target(3, false, healthy)}, []Target{{1, true}, {2, true}, {3, true}}},
+		"one was refused a moment ago, and is a target again": {2, false, now{target(1, true, healthy), target(2, false, unknown),
+			target(3, false, healthy)}, []Target{{1, true}, {2, false}, {3, false}}},
 	} {
-		plan := &LoadBalancer{Targets: []Target{{1, true}, {2, true}, {3, true}}, Public: true}
-		readdress(plan, Input{LingerOver: true, Current: &hcloud.LoadBalancer{
-			PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true},
-			Targets:   []hcloud.LoadBalancerTarget{target(1, true, healthy), target(2, true, status), target(3, false, healthy)}}})
-		if got := plan.Targets[2].Private; got != changes {
-			t.Errorf("the other is %s: changes %t, want %t", status, got, changes)
+		plan := &LoadBalancer{Public: true}
+		for _, t := range c.want {
+			plan.Targets = append(plan.Targets, Target{t.ServerID, true})
 		}
-	}
-	for refused, want := range map[int64][]Target{3: {{1, true}, {3, false}, {4, true}}, 5: {{1, true}, {3, true}, {4, false}}} {
-		plan := &LoadBalancer{Targets: []Target{{1, true}, {3, true}, {4, true}}, Public: true}
-		readdress(plan, Input{Refused: map[int64]bool{refused: true}, Current: &hcloud.LoadBalancer{
-			PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true},
-			Targets:   []hcloud.LoadBalancerTarget{target(1, true, healthy), target(3, false, healthy), target(4, false, healthy)}}})
-		if !slices.Equal(plan.Targets, want) {
-			t.Errorf("server %d is refused: %v, want %v", refused, plan.Targets, want)
-		}
-	}
-	for refused, changes := range map[int64]bool{4: false, 2: true} { // server 2 is no target: it is to be added, or the API refuses it
-		plan := &LoadBalancer{Targets: []Target{{1, true}, {2, true}, {3, true}}, Public: true}
-		readdress(plan, Input{Refused: map[int64]bool{refused: true}, Current: &hcloud.LoadBalancer{
-			PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true},
-			Targets:   []hcloud.LoadBalancerTarget{target(1, true, healthy), target(3, false, healthy)}}})
-		if got := plan.Targets[2].Private; got != changes {
-			t.Errorf("server %d is refused: changes %t, want %t", refused, got, changes)
+		readdress(plan, Input{LingerOver: c.over, Refused: map[int64]bool{c.refused: true},
+			Current: &hcloud.LoadBalancer{PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true}, Targets: c.now}})
+		if !slices.Equal(plan.Targets, c.want) {
+			t.Errorf("%s: %v, want %v", name, plan.Targets, c.want)
 		}
 	}
 }

@@ -13,27 +13,23 @@ import (
 
 // Who owns what on a load balancer (hcloud-cloud-controller-manager#249):
 //
-//   - The label ccm-from-scratch/service-uid of a load balancer holds the UID of the Service that owns it.
-//     The create request contains the label, so a load balancer never exists without its owner. The
-//     CCM changes and deletes only load balancers with this label.
-//   - A load balancer with the Service's UID in the production CCM's label, hcloud-ccm/service-uid, is
-//     inherited as it is (loadbalancer/production_ccm.go).
-//   - Any other load balancer without our label is adopted only by its name, and only if the Service asks for
-//     the name with an annotation. A former load balancer of the Service is not adopted again: a person
-//     removed the label to keep it.
-//   - A resource with the label ccm-from-scratch/cluster belongs to the cluster with that HCLOUD_CLUSTER_ID only:
-//     a cluster that was made from a backup of another one has the same UIDs. One without that label, and with
-//     ccm-from-scratch/cluster-uid, belongs to the cluster with that UID of the namespace kube-system. A resource
-//     without both was made by an earlier version, and gets the labels. Earlier versions ignore the second label.
-//   - If several load balancers have the label of one Service, a person has copied it. The CCM changes
-//     only the one with the address in the Service's status, and deletes none of them.
+//   - The label ccm-from-scratch/service-uid of a load balancer holds the UID of the Service that owns it. The create request contains
+//     the label, so a load balancer never exists without its owner. The CCM changes and deletes only load balancers with this label.
+//   - A load balancer with the Service's UID in the production CCM's label, hcloud-ccm/service-uid, is inherited as it is
+//     (loadbalancer/production_ccm.go).
+//   - Any other load balancer without our label is adopted only by its name, and only if the Service asks for the name with an
+//     annotation. A former load balancer of the Service is not adopted again: a person removed the label to keep it.
+//   - A resource with the label ccm-from-scratch/cluster belongs to the cluster with that HCLOUD_CLUSTER_ID only: a cluster that was
+//     made from a backup of another one has the same UIDs. One without that label, and with ccm-from-scratch/cluster-uid, belongs to
+//     the cluster with that UID of the namespace kube-system. One without both gets them.
+//   - If several load balancers have the label of one Service, a person has copied it. The CCM changes only the one with the address
+//     in the Service's status, and deletes none of them.
 //   - The CCM owns the services (listen ports) of the record (record.go). A port is added to it before it is created, and removed
 //     from it after it is deleted. Other ports are foreign and stay, unless the Service uses the same port.
-//   - The CCM owns all targets of type server, because it must also remove the server of a Node that
-//     was deleted while the CCM was down. Targets of type ip and label_selector are foreign and stay:
-//     users add machines outside the cluster to a Service's load balancer with them.
-//   - Labels without our prefix stay. Reverse DNS entries and the attachment to a network stay unless
-//     an annotation or HCLOUD_NETWORK sets them.
+//   - The CCM owns all targets of type server, because it must also remove the server of a Node that was deleted while the CCM was
+//     down. Targets of type ip and label_selector are foreign and stay: users add machines outside the cluster with them.
+//   - Labels without our prefix stay. Reverse DNS entries and the attachment to a network stay unless an annotation or HCLOUD_NETWORK
+//     sets them.
 const (
 	labelPrefix     = "ccm-from-scratch/"
 	LabelServiceUID = labelPrefix + "service-uid"

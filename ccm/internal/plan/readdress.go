@@ -70,16 +70,17 @@ func look(plan *LoadBalancer, in Input, now map[int64]hcloud.LoadBalancerTarget)
 	for _, want := range plan.Targets {
 		switch t, is := now[want.ServerID]; {
 		case in.Refused[want.ServerID] && (!is || t.UsePrivateIP != want.Private):
+			s.ready, s.unknown = s.ready && !(is && IsUnknown(t)), s.unknown || is && IsUnknown(t) // the refusal gave it its address again
 		case is && t.UsePrivateIP != want.Private:
 			if len(healthyPorts(t)) > 0 {
 				s.next = append(s.next, want.ServerID)
 			}
-			s.ready, s.unknown = s.ready && !isUnknown(t), s.unknown || isUnknown(t) // it may just have got this one
+			s.ready, s.unknown = s.ready && !IsUnknown(t), s.unknown || IsUnknown(t) // it may just have got this one
 		case is && IsHealthy(t):
 			s.proven = true
 		case is && in.Servers[want.ServerID] != nil && in.Servers[want.ServerID].Status == hcloud.ServerStatusOff: // with any address
 		default:
-			s.ready, s.missing, s.unknown = false, s.missing || !is, s.unknown || isUnknown(t)
+			s.ready, s.missing, s.unknown = false, s.missing || !is, s.unknown || IsUnknown(t)
 		}
 	}
 	return s
@@ -97,8 +98,8 @@ func leaves(plan *LoadBalancer, lb *hcloud.LoadBalancer) bool {
 	})
 }
 
-// isUnknown reports whether a port of the target has not been checked yet.
-func isUnknown(t hcloud.LoadBalancerTarget) bool {
+// IsUnknown reports whether a port of the target has not been checked yet.
+func IsUnknown(t hcloud.LoadBalancerTarget) bool {
 	return slices.ContainsFunc(t.HealthStatus, func(h hcloud.LoadBalancerTargetHealthStatus) bool {
 		return h.Status == hcloud.LoadBalancerTargetHealthStatusStatusUnknown
 	})

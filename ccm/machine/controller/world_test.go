@@ -407,37 +407,29 @@ func (w *world) settleFor(passes int) {
 	}
 }
 
-// objectsOf is listed for objects of Kubernetes. items are those of the list.
-func objectsOf[T any](w *world, what string, list client.ObjectList, items *[]T) []T {
+// objectsOf is listed for objects of Kubernetes. items returns those of the list.
+func objectsOf[L client.ObjectList, T any](w *world, what string, list L, items func(L) []T) []T {
 	w.Helper()
 	return listed(w, what, func() []T {
 		w.must(w.objects.List(w.Context(), list))
-		return *items
+		return items(list)
 	})
 }
 
 func (w *world) deployments() []v1alpha1.MachineDeployment {
-	w.Helper()
-	var l v1alpha1.MachineDeploymentList
-	return objectsOf(w, "deployments", &l, &l.Items)
+	return objectsOf(w, "deployments", new(v1alpha1.MachineDeploymentList), func(l *v1alpha1.MachineDeploymentList) []v1alpha1.MachineDeployment { return l.Items })
 }
 
 func (w *world) sets() []v1alpha1.MachineSet {
-	w.Helper()
-	var l v1alpha1.MachineSetList
-	return objectsOf(w, "sets", &l, &l.Items)
+	return objectsOf(w, "sets", new(v1alpha1.MachineSetList), func(l *v1alpha1.MachineSetList) []v1alpha1.MachineSet { return l.Items })
 }
 
 func (w *world) machines() []v1alpha1.Machine {
-	w.Helper()
-	var l v1alpha1.MachineList
-	return objectsOf(w, "machines", &l, &l.Items)
+	return objectsOf(w, "machines", new(v1alpha1.MachineList), func(l *v1alpha1.MachineList) []v1alpha1.Machine { return l.Items })
 }
 
 func (w *world) nodes() []corev1.Node {
-	w.Helper()
-	var l corev1.NodeList
-	return objectsOf(w, "nodes", &l, &l.Items)
+	return objectsOf(w, "nodes", new(corev1.NodeList), func(l *corev1.NodeList) []corev1.Node { return l.Items })
 }
 
 func (w *world) servers() []*hcloud.Server {
