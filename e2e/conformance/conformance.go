@@ -62,14 +62,14 @@ func awaitAnswer(ctx context.Context, env *framework.Env, address string, number
 		answer, err := env.Traffic.Get(ctx, address, number)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(answer.PortName).To(Equal(name))
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(framework.Timeout).Should(Succeed())
 }
 
 // awaitClosed waits until nothing answers on a port of an address.
 func awaitClosed(ctx context.Context, env *framework.Env, address string, number int) {
 	GinkgoHelper()
 	Eventually(func() bool { return env.Traffic.Closed(ctx, address, number) }).WithContext(ctx).
-		WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(), "%s:%d still listens", address, number)
+		WithTimeout(framework.Timeout).Should(BeTrue(), "%s:%d still listens", address, number)
 }
 
 // failure describes how calls of the cloud's API fail.

@@ -61,7 +61,7 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 					g.Expect(all).To(HaveLen(1), "one load balancer must be left")
 					g.Expect(all[0].ID).To(Equal(id), "the load balancer must be the same")
 					g.Expect(framework.ListenPorts(all[0])).To(Equal([]int{9090}), "the former port must close")
-				}).WithContext(ctx).WithTimeout(2 * framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+				}).WithContext(ctx).WithTimeout(2 * framework.Timeout).Should(Succeed())
 				env.LoadBalancers.AwaitTargets(ctx, "web", "node-1", "node-2")
 			}, entries(append(slices.Clone(failures), lostAnswer, conflict)...))
 
@@ -90,7 +90,7 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 				Consistently(func(g Gomega) { // long enough that a CCM which gives up is seen
 					g.Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
 					g.Expect(env.Services.Get(ctx, "goes").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
-				}).WithContext(ctx).WithTimeout(outageLength).WithPolling(framework.Polling).Should(Succeed())
+				}).WithContext(ctx).WithTimeout(outageLength).Should(Succeed())
 
 				framework.RecordIncident(outage.Met(ctx), time.Since(begin))
 				outage.Remove(ctx)

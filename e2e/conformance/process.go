@@ -162,7 +162,7 @@ func killAt(ctx context.Context, env *framework.Env, n int, effect cloud.Effect,
 	Eventually(func() bool {
 		met = fault.Met(ctx) > 0
 		return met || finished()
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(),
+	}).WithContext(ctx).WithTimeout(framework.Timeout).Should(BeTrue(),
 		"the CCM has neither sent write %d nor finished", n)
 	if met {
 		env.CCM.Crash(ctx)

@@ -158,11 +158,11 @@ var _ = Describe("A Service of type LoadBalancer", Label(Conformance, "service")
 				all := env.LoadBalancers.List(ctx)
 				g.Expect(all).To(HaveLen(1))
 				g.Expect(all[0].ID).NotTo(Equal(was))
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+			}).WithContext(ctx).WithTimeout(framework.Timeout).Should(Succeed())
 			Eventually(func() (string, error) { // the address may be another one
 				answer, err := env.Traffic.Get(ctx, env.Services.AwaitIngress(ctx, "web"), framework.Port)
 				return answer.Service, err
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(HaveSuffix("/web"))
+			}).WithContext(ctx).WithTimeout(framework.Timeout).Should(HaveSuffix("/web"))
 		})
 })
 

@@ -102,7 +102,7 @@ func (c *CCM) awaitPodGone(ctx context.Context, pod corev1.Pod) {
 			return "", nil
 		}
 		return now.GetUID(), err
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).ShouldNot(Equal(pod.UID), "the pod %s is still there", pod.Name)
+	}).WithContext(ctx).WithTimeout(Timeout).ShouldNot(Equal(pod.UID), "the pod %s is still there", pod.Name)
 	c.noteStart(c.elects, c.renewed(ctx))
 }
 
@@ -118,7 +118,7 @@ func (c *CCM) AwaitPods(ctx context.Context, n int) []corev1.Pod {
 		for _, p := range pods {
 			g.Expect(podReady(&p)).To(BeTrue(), "%s on %s is not ready", p.Name, p.Spec.NodeName)
 		}
-	}).WithContext(ctx).WithTimeout(2 * Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(2 * Timeout).Should(Succeed())
 	return pods
 }
 
@@ -142,6 +142,6 @@ func (c *CCM) Leader(ctx context.Context) (identity string, pod corev1.Pod) {
 			}
 		}
 		g.Expect(pod.Name).NotTo(BeEmpty(), "no pod of the CCM is %s", identity)
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(Timeout).Should(Succeed())
 	return identity, pod
 }

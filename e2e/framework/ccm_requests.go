@@ -52,7 +52,7 @@ func (c *CCM) ServiceWrites() int {
 // AwaitServiceWrites waits until ServiceWrites is n.
 func (c *CCM) AwaitServiceWrites(ctx context.Context, n int) {
 	GinkgoHelper()
-	Eventually(c.ServiceWrites).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Equal(n))
+	Eventually(c.ServiceWrites).WithContext(ctx).WithTimeout(Timeout).Should(Equal(n))
 }
 
 // isServiceWrite reports whether a request changes objects of Services in the cloud.
@@ -128,7 +128,7 @@ func (c *CCM) awaitQuiet(ctx context.Context, selected func(cloud.Request) bool,
 			changed()
 		}
 		return c.quiet(kinds) - now.Sub(since)
-	}).WithContext(ctx).WithTimeout(Timeout+c.quiet(0)).WithPolling(Polling).Should(BeNumerically("<=", 0), func() string {
+	}).WithContext(ctx).WithTimeout(Timeout+c.quiet(0)).Should(BeNumerically("<=", 0), func() string {
 		return "the CCM does not stop writing:\n" + c.requestsText()
 	})
 }

@@ -56,7 +56,7 @@ func (lbs LoadBalancers) Await(ctx context.Context, service string, check func(G
 		g.Expect(i).To(BeNumerically(">=", 0), "the load balancer %s is gone", id)
 		check(g, all[i])
 		found = all[i]
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(Timeout).Should(Succeed())
 	return found
 }
 

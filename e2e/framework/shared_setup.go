@@ -243,7 +243,7 @@ func (s *sharedSetup) removeServices(ctx context.Context) {
 	for _, service := range list.Items {
 		Expect(client.IgnoreNotFound(services.Delete(ctx, service.Name, metav1.DeleteOptions{}))).To(Succeed())
 	}
-	Eventually(func() []string { return s.env.Services.names(ctx) }).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).
+	Eventually(func() []string { return s.env.Services.names(ctx) }).WithContext(ctx).WithTimeout(Timeout).
 		Should(BeEmpty(), "the Services of the spec are still there: does the CCM work?")
 	for _, lb := range s.env.LoadBalancers.List(ctx) {
 		Expect(ignoreGone(s.env.Cloud.DeleteLoadBalancer(ctx, lb.ID))).To(Succeed())

@@ -74,5 +74,5 @@ func (t Traffic) awaitTargetNodes(ctx context.Context, address string, port int,
 		servers, err := t.env.Cloud.Servers(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(targetNames(p, servers)).To(ConsistOf(names))
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(Timeout).Should(Succeed())
 }

@@ -132,7 +132,7 @@ func (c CCM) AwaitRequests(ctx context.Context, n int, filter journal.Filter) {
 	filter.Client = framework.Current().CCM.UserAgent
 	before := c.env.Cloud.Journal.Count(filter)
 	Eventually(func() int { return c.env.Cloud.Journal.Count(filter) - before }).
-		WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">=", n))
+		WithContext(ctx).WithTimeout(framework.Timeout).Should(BeNumerically(">=", n))
 }
 
 // tagged returns labels for something that a spec creates in the cloud, with the run's name.

@@ -71,7 +71,7 @@ func (lbs LoadBalancers) Await(ctx context.Context, service string, check func(G
 		g.Expect(lb).NotTo(BeNil())
 		check(g, lb)
 		found = lb
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(framework.Timeout).Should(Succeed())
 	return found
 }
 

@@ -84,7 +84,7 @@ var _ = Describe("A CCM in two pods", framework.Alone(), Label(framework.RealNod
 			identity, pod := env.CCM.Leader(ctx)
 			Expect(identity == first || pod.UID == other.UID).To(BeTrue(), "%s is neither the old leader nor the other", identity)
 			return identity
-		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).ShouldNot(Equal(first))
+		}).WithContext(ctx).WithTimeout(framework.Timeout).ShouldNot(Equal(first))
 		env.CCM.AwaitIdle(ctx)
 		Expect(hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "nothing had changed")
 		changePort(ctx, env, framework.Port+1)
@@ -128,7 +128,7 @@ var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), fra
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
 			Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
-				WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(env.Routes.Of(ctx, name, server)))
+				WithTimeout(framework.Timeout).Should(ContainElement(env.Routes.Of(ctx, name, server)))
 			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 		})
 	})

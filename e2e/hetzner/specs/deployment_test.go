@@ -69,7 +69,7 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 		allow(ctx, env, "reader", rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
 		// The CCM caches the permissions of an account for a few seconds.
 		Eventually(func() (int, error) { return status(ctx, address, "/metrics", reader) }).
-			WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Equal(http.StatusOK))
+			WithContext(ctx).WithTimeout(framework.Timeout).Should(Equal(http.StatusOK))
 		Expect(status(ctx, address, "/metrics", stranger)).To(Equal(http.StatusForbidden))
 		Expect(status(ctx, address, "/metrics", "")).To(Equal(http.StatusForbidden))
 		Expect(status(ctx, address, "/metrics", "no token of this cluster")).To(Equal(http.StatusUnauthorized))

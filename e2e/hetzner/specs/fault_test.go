@@ -123,8 +123,7 @@ func (t *injected) await(ctx SpecContext) {
 	}
 	t.env.Cloud.Faults.Await(ctx, t.writes, 1)
 	if t.failure.hangs {
-		Eventually(t.complaints).WithContext(ctx).
-			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">", t.before))
+		Eventually(t.complaints).WithContext(ctx).WithTimeout(framework.Timeout).Should(BeNumerically(">", t.before))
 		t.remove()
 		Expect(t.env.Cloud.Fake.ResumeActions(ctx)).To(BeNumerically(">", 0))
 	}

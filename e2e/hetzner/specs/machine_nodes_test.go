@@ -94,7 +94,6 @@ var _ = Describe("The MachineDeployment of the example", exampleMachines(), Orde
 		Expect(serverNames(ctx, p.env)).NotTo(ContainElement(p.names[0]))
 		p.env.Nodes.AwaitGone(ctx, p.names[0])
 		Eventually(func() []string { return p.env.Routes.List(ctx) }).WithContext(ctx).WithTimeout(framework.Timeout).
-			WithPolling(framework.Polling).
 			ShouldNot(ContainElement(route))
 	})
 })

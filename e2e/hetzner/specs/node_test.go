@@ -47,7 +47,7 @@ var _ = Describe("Node", Label("node"), func() {
 			env.Nodes.Crash(ctx, n)
 			ccm := env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
 			Eventually(func() string { return complaint(ccm, "stranger") }).
-				WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Not(BeEmpty()))
+				WithContext(ctx).WithTimeout(framework.Timeout).Should(Not(BeEmpty()))
 			stays := env.Nodes.ExpectStays(ctx, "stranger", 4)
 			Expect(stays).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 		})
@@ -209,8 +209,7 @@ func foreignNode(ctx SpecContext, providerIDOf func(server int64) string) {
 	env.Nodes.Crash(ctx, env.Nodes.Start(ctx, node.Spec{Name: "foreign", ProviderID: providerID}))
 	was := env.Nodes.Get(ctx, "foreign")
 
-	Eventually(func() string { return complaint(env.CCM.Replica, "foreign") }).
-		WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+	Eventually(func() string { return complaint(env.CCM.Replica, "foreign") }).WithContext(ctx).WithTimeout(framework.Timeout).
 		Should(ContainSubstring(providerID))
 	n := env.Nodes.ExpectStays(ctx, "foreign", 3)
 	Expect(n.Spec.ProviderID).To(Equal(providerID))

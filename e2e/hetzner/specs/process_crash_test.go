@@ -85,7 +85,7 @@ func (m crashPoint) killsCCM(ctx context.Context, env *hetzner.Env, act func()) 
 	arrived(ctx)
 	if m.carriedOut != nil {
 		Eventually(func() bool { return m.carriedOut(ctx, env) }).WithContext(ctx).
-			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(), "the request was not carried out")
+			WithTimeout(framework.Timeout).Should(BeTrue(), "the request was not carried out")
 	}
 	env.CCM.Crash(ctx)
 }

@@ -63,8 +63,7 @@ var _ = Describe("A CCM with a second replica", framework.Needs(framework.Leader
 			leader, leaderWrites = replica()
 			env.Nodes.Create(ctx, "node-1", "node-2")
 			second, secondWrites = replica()
-			Eventually(second.Log).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
-				Should(ContainSubstring("to acquire leader lease"))
+			Eventually(second.Log).WithContext(ctx).WithTimeout(framework.Timeout).Should(ContainSubstring("to acquire leader lease"))
 			env.Services.Create(ctx, "web")
 			env.Traffic.AwaitServed(ctx, "web")
 			env.CCM.AwaitIdle(ctx)
@@ -180,7 +179,7 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 			before := env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
 			address := env.CCM.UnusedAddress()
 			ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_ENDPOINT": "http://" + address + "/v1"}})
-			Eventually(ccm.Log).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+			Eventually(ccm.Log).WithContext(ctx).WithTimeout(framework.Timeout).
 				Should(And(ContainSubstring("connection refused"), ContainSubstring(address)))
 			Expect(ccm.Err()).NotTo(HaveOccurred())
 			Expect(env.Nodes.Get(ctx, "node-1")).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
@@ -210,8 +209,7 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 			env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true, CCM: shortTimeouts})
 			env.Servers.Create(ctx, "node-1")
 			ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_NETWORK": "not-yet"}})
-			Eventually(ccm.Log).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
-				Should(ContainSubstring(`HCLOUD_NETWORK="not-yet"`))
+			Eventually(ccm.Log).WithContext(ctx).WithTimeout(framework.Timeout).Should(ContainSubstring(`HCLOUD_NETWORK="not-yet"`))
 			Expect(env.Nodes.Get(ctx, "node-1")).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 
 			_, _, err := env.Cloud.Client.Network.Update(ctx, env.Cloud.Network, hcloud.NetworkUpdateOpts{Name: "not-yet"})

@@ -65,7 +65,7 @@ var _ = Describe("A server that is attached to its networks after it was created
 					now, _, err := cloud.GetByID(ctx, server.ID)
 					g.Expect(err).NotTo(HaveOccurred())
 					g.Expect(now.Status).To(Equal(want))
-				}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+				}).WithContext(ctx).WithTimeout(framework.Timeout).Should(Succeed())
 			}
 			status(hcloud.ServerStatusRunning)
 			rebuilt, _, err := cloud.RebuildWithResult(ctx, server, hcloud.ServerRebuildOpts{Image: &hcloud.Image{Name: "debian-13"}})

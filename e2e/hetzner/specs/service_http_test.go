@@ -98,7 +98,7 @@ func awaitHTTPS(ctx SpecContext, env *hetzner.Env, service, domain string, roots
 		g.Expect(answer.Host).To(Equal(domain))
 		g.Expect(answer.Service).To(Equal(env.Services.Namespace + "/" + service))
 		g.Expect(answer.Headers.Get("X-Forwarded-Proto")).To(Equal("https"))
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(framework.Timeout).Should(Succeed())
 }
 
 var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), func() {
@@ -147,7 +147,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 				annotate(map[string]string{"http-certificates": env.Unique("shop-2"), "http-redirect-http": ""}))
 			awaitHTTPS(ctx, env, "web", domain, other.roots())
 			Eventually(env.Traffic.Closed).WithArguments(ctx, address,
-				80).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
+				80).WithTimeout(framework.Timeout).Should(BeTrue())
 
 			By("deleting the Service, which leaves the uploaded certificates")
 			env.Services.Delete(ctx, "web")
@@ -216,7 +216,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			By("asking for other domains")
 			env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": "new." + domain}))
 			awaitHTTPS(ctx, env, "web", "new."+domain, env.Cloud.Roots(ctx))
-			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).
 				Should(HaveExactElements(HaveField("DomainNames", ConsistOf("new."+domain))), "the replaced certificate is still there")
 
 			By("deleting the Service")
@@ -233,8 +233,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			awaitHTTPS(ctx, env, "web", domain, env.Cloud.Roots(ctx))
 			env.Services.Update(ctx, "web", annotate(map[string]string{"protocol": "tcp"}))
 			env.Traffic.AwaitAnswer(ctx, "web", env.Services.AwaitIngress(ctx, "web"), 443)
-			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
-				Should(BeEmpty())
+			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).Should(BeEmpty())
 		})
 
 	It("says why a managed certificate is not issued, and is served when the domains are corrected",
@@ -248,7 +247,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 			env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": domain}))
 			awaitHTTPS(ctx, env, "web", domain, env.Cloud.Roots(ctx))
-			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).
 				Should(HaveExactElements(HaveField("DomainNames", ConsistOf(domain))), "the failed certificate is still there")
 		})
 
@@ -284,7 +283,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 				nodes[answer.Node] = true
 			}
 			g.Expect(nodes).To(HaveLen(2))
-		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+		}).WithContext(ctx).WithTimeout(framework.Timeout).Should(Succeed())
 	})
 
 	It("changes from TCP with the same address, and shows pods the client in a header", framework.Needs(framework.HTTP),
@@ -301,7 +300,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 				answer, err := env.Traffic.GetURL(ctx, client, framework.URL("http", address, framework.Port))
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(answer.Headers.Get("X-Forwarded-For")).To(Equal(from.String()))
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+			}).WithContext(ctx).WithTimeout(framework.Timeout).Should(Succeed())
 			Expect(hetzner.ServiceOn(env.LoadBalancers.Of(ctx, "web"), framework.Port).HTTP.TimeoutIdle).To(Equal(90 * time.Second))
 			Expect(env.Services.AwaitIngress(ctx, "web")).To(Equal(address))
 		})

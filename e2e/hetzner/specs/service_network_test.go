@@ -196,7 +196,7 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(answer.ProxyProtocol).To(BeZero())
 				g.Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeVIP))
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+			}).WithContext(ctx).WithTimeout(framework.Timeout).Should(Succeed())
 		})
 
 	It("has no private settings without HCLOUD_NETWORK, and says so when they are asked for", framework.Needs(framework.SettingEvents),
