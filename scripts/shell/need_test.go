@@ -64,11 +64,14 @@ func TestWhatIsMissingIsSaidFirst(t *testing.T) {
 		"a Docker of others, image":  {"", map[string]string{"docker": denied}, "", "image.sh", "this user may not talk to it"},
 		"no image":                   {"", nil, "", "up.sh load", "no image is named"},
 		"no file of a CCM":           {"", nil, "CCM=nope.yaml", "e2e.sh", "CCM=nope.yaml: must be a file that can be read"},
+		"a CCM of another cloud": {"", map[string]string{"docker": "exit 0"}, "CCM=other.yaml", "e2e.sh",
+			"e2e on an embedded control plane (since its driver has no kind cluster)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			shells(t, func(t *testing.T, shell ...string) {
 				checkout := newCheckout(t)
+				checkout.write(t, "other.yaml", "name: other\ndriver: example\n")
 				command := strings.Fields(c.command)
 				if command[0] == "e2e.sh" && shell[0] != "bash" {
 					t.Skip("bash runs it")
