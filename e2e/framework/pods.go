@@ -49,7 +49,7 @@ func (ps Pods) Await(ctx context.Context, service, nodeName string) *corev1.Pod 
 			}
 		}
 		g.Expect(found).NotTo(BeNil(), "no pod of %s on %s is ready", service, nodeName)
-	}).WithContext(ctx).WithTimeout(Timeout).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	return found
 }
 

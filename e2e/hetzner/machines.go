@@ -107,7 +107,7 @@ func machineClient(ctx context.Context, s *framework.Suite) (c client.Client, er
 		for _, list := range []client.ObjectList{&v1alpha1.MachineDeploymentList{}, &v1alpha1.MachineSetList{}, &v1alpha1.MachineList{}} {
 			g.Expect(c.List(ctx, list)).To(Succeed())
 		}
-	}).WithContext(ctx).WithTimeout(framework.Timeout).Should(Succeed(), "the CRDs are not served")
+	}).WithContext(ctx).Should(Succeed(), "the CRDs are not served")
 	return c, nil
 }
 
@@ -222,7 +222,7 @@ func (ms Machines) Change(ctx context.Context, name string, change func(*v1alpha
 		g.Expect(ms.Client(ctx).Get(ctx, ms.key(name), &d)).To(Succeed())
 		change(&d)
 		g.Expect(ms.Client(ctx).Update(ctx, &d)).To(Succeed())
-	}).WithContext(ctx).WithTimeout(framework.Timeout).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // Scale asks for n Machines as `kubectl scale` does.
