@@ -32,7 +32,9 @@ resolve() {
 choose() {
 	local why="E2E_CLUSTER=${E2E_CLUSTER:-}"
 	if [ -z "${E2E_CLUSTER:-}" ]; then
-		if why=$(scripts/need.sh docker 2>&1); then
+		if grep -Es '^driver(Command)?:' "${CCM:-}" | grep -Evq "^driver: *[\"']*(hetzner)?[\"']* *(#|\$)"; then
+			E2E_CLUSTER=embedded why="since its driver has no kind cluster"
+		elif why=$(scripts/need.sh docker 2>&1); then
 			E2E_CLUSTER=kind why="since Docker answers; E2E_CLUSTER=embedded needs none"
 		else
 			E2E_CLUSTER=embedded why="with Docker it would be a kind cluster: $why"
@@ -136,8 +138,7 @@ case ${LABELS:-} in
 *) filter+=' && !hour' ;;
 esac
 
-# Not by `go tool ginkgo`: that passes a Ctrl-C on to ginkgo, which gets it from the terminal as well, and
-# takes the second one for the order to skip cleaning up.
+# Not by `go tool ginkgo`: that passes on a Ctrl-C, which ginkgo gets from the terminal as well: the second one skips cleaning up.
 # Only what the suite imports: of several programs go build would link each, and throw it away.
 scripts/progress.sh "compiling the suite" go build -v ./e2e/hetzner
 ginkgo=$(go tool -n ginkgo)

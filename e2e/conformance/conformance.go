@@ -62,14 +62,19 @@ func awaitAnswer(ctx context.Context, env *framework.Env, address string, number
 		answer, err := env.Traffic.Get(ctx, address, number)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(answer.PortName).To(Equal(name))
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // awaitClosed waits until nothing answers on a port of an address.
 func awaitClosed(ctx context.Context, env *framework.Env, address string, number int) {
 	GinkgoHelper()
-	Eventually(func() bool { return env.Traffic.Closed(ctx, address, number) }).WithContext(ctx).
-		WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(), "%s:%d still listens", address, number)
+	Eventually(func() bool { return env.Traffic.Closed(ctx, address, number) }).WithContext(ctx).Should(BeTrue(), "%s:%d still listens", address, number)
+}
+
+// awaitLoadBalancers waits until the spec has so many load balancers.
+func awaitLoadBalancers(ctx context.Context, env *framework.Env, n int) {
+	GinkgoHelper()
+	Eventually(env.LoadBalancers.List).WithContext(ctx).Should(HaveLen(n), "one without an owner costs")
 }
 
 // failure describes how calls of the cloud's API fail.
@@ -105,10 +110,10 @@ var lostAnswer = failure{"makes the change, and its answer is lost", cloud.LoseA
 // conflict is the failure of writes only.
 var conflict = failure{"says that something else changes the same thing", cloud.Conflict}
 
-// entries returns an entry of a table for each failure.
-func entries(all ...failure) (table []TableEntry) {
+// entries returns an entry of a table for each failure. Each ends with the source of the promise, as the text of a spec does.
+func entries(source string, all ...failure) (table []TableEntry) {
 	for _, f := range all {
-		table = append(table, Entry("the cloud "+f.text, f.effect))
+		table = append(table, Entry("the cloud "+f.text+source, f.effect))
 	}
 	return table
 }

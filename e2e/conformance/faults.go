@@ -12,12 +12,12 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
 
-// outageLength is longer than a controller's first waits (5 and 10 s), and does not slow the specs down.
-const outageLength = 12 * time.Second
+// outageLength is longer than the first two waits of the service controller together (5 and 10 s), so that it tries three times.
+const outageLength = 17 * time.Second
 
 var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework.FaultTolerance), framework.Long,
 	Label(Conformance, framework.OwnCloud, framework.FakeOnly, "fault", "service", framework.Dataplane), func() {
-		DescribeTable("is created, changed and deleted, and no other one is left, although for the first two calls"+ensure,
+		DescribeTable("is created, changed and deleted, and no other one is left, although for the first two calls",
 			func(ctx SpecContext, effect cloud.Effect) {
 				env := framework.NewEnv(ctx, framework.Options{})
 				env.Nodes.Create(ctx, "node-1", "node-2")
@@ -61,11 +61,11 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 					g.Expect(all).To(HaveLen(1), "one load balancer must be left")
 					g.Expect(all[0].ID).To(Equal(id), "the load balancer must be the same")
 					g.Expect(framework.ListenPorts(all[0])).To(Equal([]int{9090}), "the former port must close")
-				}).WithContext(ctx).WithTimeout(2 * framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+				}).WithContext(ctx).WithTimeout(2 * framework.Timeout).Should(Succeed())
 				env.LoadBalancers.AwaitTargets(ctx, "web", "node-1", "node-2")
-			}, entries(append(slices.Clone(failures), lostAnswer, conflict)...))
+			}, entries(ensure, append(slices.Clone(failures), lostAnswer, conflict)...))
 
-		DescribeTable("serves in an incident, keeps each node, and does all the work that waits afterwards, when for all calls"+restart,
+		DescribeTable("serves in an incident, keeps each node, and does all the work that waits afterwards, when for all calls",
 			Label("node", framework.Incident),
 			func(ctx SpecContext, effect cloud.Effect) {
 				env := framework.NewEnv(ctx, framework.Options{})
@@ -90,7 +90,7 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 				Consistently(func(g Gomega) { // long enough that a CCM which gives up is seen
 					g.Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
 					g.Expect(env.Services.Get(ctx, "goes").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
-				}).WithContext(ctx).WithTimeout(outageLength).WithPolling(framework.Polling).Should(Succeed())
+				}).WithContext(ctx).WithTimeout(outageLength).Should(Succeed())
 
 				framework.RecordIncident(outage.Met(ctx), time.Since(begin))
 				outage.Remove(ctx)
@@ -104,7 +104,7 @@ var _ = Describe("A load balancer in a failing cloud", framework.Needs(framework
 				for _, service := range []string{"stays", "comes"} {
 					env.LoadBalancers.AwaitTargets(ctx, service, "node-1", "node-2", "node-3")
 				}
-				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
+				awaitLoadBalancers(ctx, env, 2)
 				load.ExpectUndisturbed(ctx)
-			}, entries(incidents...))
+			}, entries(restart, incidents...))
 	})

@@ -24,9 +24,7 @@ var _ = Describe("A node whose server", Label(Conformance, "lifecycle"), func() 
 				env.Servers.PowerOff(ctx, server)
 				DeferCleanup(func(ctx SpecContext) { env.Nodes.AwaitReady(ctx, name, true) })
 				env.Nodes.AwaitReady(ctx, name, false) // after the grace period of kube-controller-manager, 8 s
-				env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
-					g.Expect(n).To(framework.HaveTaint(node.TaintShutdown))
-				})
+				env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n).To(framework.HaveTaint(node.TaintShutdown)) })
 				n := env.Nodes.ExpectStays(ctx, name, 3)
 				Expect(n.UID).To(Equal(was.UID))
 				Expect(n).To(framework.HaveTaint(node.TaintShutdown))
@@ -57,9 +55,7 @@ var _ = Describe("A node whose server", Label(Conformance, "lifecycle"), func() 
 			server := env.Nodes.Create(ctx, "node-1")[0]
 			env.Servers.PowerOff(ctx, server)
 			env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
-			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
-				g.Expect(n).To(framework.HaveTaint(node.TaintShutdown))
-			})
+			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) { g.Expect(n).To(framework.HaveTaint(node.TaintShutdown)) })
 			env.Servers.Delete(ctx, server)
 			env.Nodes.AwaitGone(ctx, "node-1")
 		})
@@ -81,13 +77,11 @@ var _ = Describe("A node whose server", Label(Conformance, "lifecycle"), func() 
 			env.Servers.Rename(ctx, server, "renamed")
 			env.Servers.PowerOff(ctx, server)
 			env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
-			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
-				g.Expect(n).To(framework.HaveTaint(node.TaintShutdown))
-			})
+			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) { g.Expect(n).To(framework.HaveTaint(node.TaintShutdown)) })
 			env.Nodes.ExpectStays(ctx, "node-1", 3)
 		})
 
-	DescribeTable("runs stays while it is NotReady, and for reads about servers"+exists,
+	DescribeTable("runs stays while it is NotReady, and for reads about servers",
 		framework.Needs(framework.CarefulDeletion), Label(framework.OwnCloud, framework.FakeOnly, "fault"),
 		func(ctx SpecContext, effect cloud.Effect) {
 			env := framework.NewEnv(ctx, framework.Options{NoCCM: true})
@@ -110,5 +104,5 @@ var _ = Describe("A node whose server", Label(Conformance, "lifecycle"), func() 
 			env.Servers.Delete(ctx, server)
 			fault.Remove(ctx)
 			env.Nodes.AwaitGone(ctx, "node-1")
-		}, entries(append(slices.Clone(failures), emptyLists)...))
+		}, entries(exists, append(slices.Clone(failures), emptyLists)...))
 })

@@ -69,7 +69,7 @@ var _ = Describe("A node", Label(Conformance, "node"), func() {
 		Expect(env.Nodes.AwaitInitialized(ctx, "node-1").Spec.ProviderID).To(Equal(server.ProviderID))
 	})
 
-	DescribeTable("is left as it is, and initialized when the cloud has recovered, while for reads about servers"+metadata,
+	DescribeTable("is left as it is, and initialized when the cloud has recovered, while for reads about servers",
 		framework.Needs(framework.FaultTolerance), framework.Long, Label(framework.OwnCloud, framework.FakeOnly, "fault"),
 		func(ctx SpecContext, effect cloud.Effect) {
 			env := framework.NewEnv(ctx, framework.Options{NoCCM: true})
@@ -78,15 +78,17 @@ var _ = Describe("A node", Label(Conformance, "node"), func() {
 			fault := env.Faults.Add(ctx, cloud.Fault{Calls: cloud.Reads, About: cloud.AboutServers, Effect: effect})
 			env.CCM.Start(ctx, framework.CCMOptions{})
 			fault.Await(ctx, 2)
-			during := env.Nodes.Get(ctx, "node-1")
-			Expect(during).To(framework.HaveTaint(node.TaintUninitialized))
-			Expect(during.Spec.ProviderID).To(BeEmpty())
+			Consistently(func(g Gomega) {
+				during := env.Nodes.Get(ctx, "node-1")
+				g.Expect(during).To(framework.HaveTaint(node.TaintUninitialized))
+				g.Expect(during.Spec.ProviderID).To(BeEmpty())
+			}).WithContext(ctx).WithTimeout(framework.Current().QuietTime()).Should(Succeed())
 
 			fault.Remove(ctx)
 			n := env.Nodes.AwaitInitialized(ctx, "node-1")
 			Expect(n.UID).To(Equal(before.UID), "the node was deleted and registered again")
 			Expect(n.Spec.ProviderID).To(Equal(server.ProviderID))
-		}, entries(outages...))
+		}, entries(metadata, outages...))
 })
 
 // expectLabel checks that a node has a value in a label, unless it is left open.

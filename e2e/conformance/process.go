@@ -54,13 +54,14 @@ var _ = Describe("A CCM", Label(Conformance, framework.OwnCloud, "process", "ser
 				env.LoadBalancers.AwaitTargets(ctx, service, "remains", "comes")
 			}
 			env.CCM.AwaitIdle(ctx)
-			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
-			lb := env.LoadBalancers.Of(ctx, "stays")
+			lb := env.LoadBalancers.Await(ctx, "stays", func(g Gomega, lb cloud.LoadBalancer) {
+				g.Expect(framework.ListenPorts(lb)).To(Equal([]int{framework.Port, 9090}))
+				g.Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
+				internal := env.Services.Get(ctx, "becomes-internal")
+				g.Expect(internal.Finalizers).To(BeEmpty())
+				g.Expect(internal.Status.LoadBalancer.Ingress).To(BeEmpty())
+			})
 			Expect(lb.ID).To(Equal(stays))
-			Expect(framework.ListenPorts(lb)).To(Equal([]int{framework.Port, 9090}))
-			internal := env.Services.Get(ctx, "becomes-internal")
-			Expect(internal.Finalizers).To(BeEmpty())
-			Expect(internal.Status.LoadBalancer.Ingress).To(BeEmpty())
 		})
 
 	It("writes nothing when it starts anew and nothing has changed"+restart, framework.Needs(framework.CallBudgets), Label("node"),
@@ -98,7 +99,7 @@ var _ = Describe("A CCM", Label(Conformance, framework.OwnCloud, "process", "ser
 		env.Services.Update(ctx, "web", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
 		env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
 		Expect(holder()).NotTo(Equal(before))
-		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+		awaitLoadBalancers(ctx, env, 1)
 	})
 })
 
@@ -120,10 +121,10 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 						})
 						env.Traffic.AwaitServed(ctx, "web")
 						env.LoadBalancers.AwaitTargets(ctx, "web", "node-1", "node-2")
-						Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1), "one of them has no owner, and costs money")
+						awaitLoadBalancers(ctx, env, 1)
 						env.Services.Delete(ctx, "web")
 						env.Services.AwaitGone(ctx, "web")
-						Expect(env.LoadBalancers.List(ctx)).To(BeEmpty(), "it has no owner, and costs money")
+						awaitLoadBalancers(ctx, env, 0)
 					})
 			}
 		}
@@ -138,7 +139,7 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 						return env.Services.Gone(ctx, "web")
 					})
 					env.Services.AwaitGone(ctx, "web")
-					Expect(env.LoadBalancers.List(ctx)).To(BeEmpty(), "it has no owner, and costs money")
+					awaitLoadBalancers(ctx, env, 0)
 				})
 		}
 	})
@@ -162,8 +163,7 @@ func killAt(ctx context.Context, env *framework.Env, n int, effect cloud.Effect,
 	Eventually(func() bool {
 		met = fault.Met(ctx) > 0
 		return met || finished()
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(),
-		"the CCM has neither sent write %d nor finished", n)
+	}).WithContext(ctx).Should(BeTrue(), "the CCM has neither sent write %d nor finished", n)
 	if met {
 		env.CCM.Crash(ctx)
 		env.CCM.Start(ctx, framework.CCMOptions{})

@@ -121,7 +121,7 @@ var _ = Describe("A route", framework.Needs(framework.NodeRoutes), Label(Conform
 		env.Routes.AwaitExactly(ctx, all...)
 	})
 
-	DescribeTable("is made, and later removed, although for the first writes"+routing, framework.Needs(framework.FaultTolerance),
+	DescribeTable("is made, and later removed, although for the first writes", framework.Needs(framework.FaultTolerance),
 		framework.Long, Label(framework.FakeOnly, "fault"), func(ctx SpecContext, effect cloud.Effect) {
 			first := servers(ctx, "node-1")[0]
 			writes := cloud.Fault{Calls: cloud.Writes, About: cloud.AboutRoutes, First: 2, Effect: effect}
@@ -135,9 +135,9 @@ var _ = Describe("A route", framework.Needs(framework.NodeRoutes), Label(Conform
 			env.Nodes.Delete(ctx, "node-1")
 			fault.Await(ctx, 1)
 			env.Routes.AwaitExactly(ctx, second)
-		}, entries(append(slices.Clone(failures), lostAnswer, conflict)...))
+		}, entries(routing, append(slices.Clone(failures), lostAnswer, conflict)...))
 
-	DescribeTable("stays while for reads about servers"+routesOf, framework.Needs(framework.CarefulDeletion),
+	DescribeTable("stays while for reads about servers", framework.Needs(framework.CarefulDeletion),
 		Label(framework.FakeOnly, "fault"), func(ctx SpecContext, effect cloud.Effect) {
 			first := servers(ctx, "node-1")[0]
 			env.CCM.AwaitIdle(ctx)
@@ -150,5 +150,5 @@ var _ = Describe("A route", framework.Needs(framework.NodeRoutes), Label(Conform
 			fault.Remove(ctx)
 			env.Routes.Delete(ctx, route) // it works again: the route controller compares periodically
 			env.Routes.AwaitExactly(ctx, first)
-		}, entries(append(slices.Clone(failures), emptyLists)...))
+		}, entries(routesOf, append(slices.Clone(failures), emptyLists)...))
 })

@@ -134,7 +134,7 @@ func (r *Replica) Denied() []string {
 // ExpectEnd waits until the CCM exits by itself. It returns the exit code.
 func (r *Replica) ExpectEnd(ctx context.Context) int {
 	GinkgoHelper()
-	Eventually(r.Done()).WithContext(ctx).WithTimeout(Timeout).Should(BeClosed(), "the process still runs")
+	Eventually(r.Done()).WithContext(ctx).Should(BeClosed(), "the process still runs")
 	return r.ExitCode()
 }
 

@@ -30,8 +30,7 @@ func (s CCMDescription) manifest() (string, error) {
 	return path, nil
 }
 
-// createCCMAccount creates the service account of the CCM's manifest with its rights, and sets Suite.Kubeconfig to its
-// access.
+// createCCMAccount creates the service account of the CCM's manifest with its rights, and sets Suite.Kubeconfig to its access.
 func (s *Suite) createCCMAccount(ctx context.Context) error {
 	path, err := s.CCM.manifest()
 	if err != nil {

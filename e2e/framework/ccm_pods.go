@@ -17,8 +17,7 @@ import (
 
 // PodCCM is the CCM that runs in the pods of a shared cluster. A spec that changes it runs alone.
 type PodCCM struct {
-	// Configure runs the given number of replicas with the given settings. It returns when they are available
-	// and all other pods are gone.
+	// Configure runs the given number of replicas with the given settings. It returns when they are available and all other pods are gone.
 	Configure func(context.Context, PodSettings) error
 	// Kill ends the CCM's processes without warning. The kubelet starts them again.
 	Kill func(context.Context) error
@@ -102,7 +101,7 @@ func (c *CCM) awaitPodGone(ctx context.Context, pod corev1.Pod) {
 			return "", nil
 		}
 		return now.GetUID(), err
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).ShouldNot(Equal(pod.UID), "the pod %s is still there", pod.Name)
+	}).WithContext(ctx).ShouldNot(Equal(pod.UID), "the pod %s is still there", pod.Name)
 	c.noteStart(c.elects, c.renewed(ctx))
 }
 
@@ -118,7 +117,7 @@ func (c *CCM) AwaitPods(ctx context.Context, n int) []corev1.Pod {
 		for _, p := range pods {
 			g.Expect(podReady(&p)).To(BeTrue(), "%s on %s is not ready", p.Name, p.Spec.NodeName)
 		}
-	}).WithContext(ctx).WithTimeout(2 * Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(2 * Timeout).Should(Succeed())
 	return pods
 }
 
@@ -142,6 +141,6 @@ func (c *CCM) Leader(ctx context.Context) (identity string, pod corev1.Pod) {
 			}
 		}
 		g.Expect(pod.Name).NotTo(BeEmpty(), "no pod of the CCM is %s", identity)
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	return identity, pod
 }

@@ -37,9 +37,7 @@ func (c *CCM) ServerReads() int {
 }
 
 // Writes returns the number of the CCM's requests that change something. Specs that count them need the feature CallBudgets.
-func (c *CCM) Writes() int {
-	return len(c.requestsAfter(0, anyWrite))
-}
+func (c *CCM) Writes() int { return len(c.requestsAfter(0, anyWrite)) }
 
 // ServiceWrites returns the number of the CCM's requests that change load balancers: its work for Services, without routes. If specs share
 // a cloud, only requests about objects that belong or belonged to the spec count. A refused creation does not count then.
@@ -52,7 +50,7 @@ func (c *CCM) ServiceWrites() int {
 // AwaitServiceWrites waits until ServiceWrites is n.
 func (c *CCM) AwaitServiceWrites(ctx context.Context, n int) {
 	GinkgoHelper()
-	Eventually(c.ServiceWrites).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Equal(n))
+	Eventually(c.ServiceWrites).WithContext(ctx).Should(Equal(n))
 }
 
 // isServiceWrite reports whether a request changes objects of Services in the cloud.
@@ -80,8 +78,7 @@ func (c *CCM) ExpectNoServiceWrites(ctx context.Context) {
 	c.expectNo(ctx, isServiceWrite)
 }
 
-// ExpectNoWrites waits until the CCM is idle, and fails if it then changes anything of the spec's within the quiet time
-// of its file.
+// ExpectNoWrites waits until the CCM is idle, and fails if it then changes anything of the spec's within the quiet time of its file.
 func (c *CCM) ExpectNoWrites(ctx context.Context) {
 	GinkgoHelper()
 	c.expectNo(ctx, anyWrite)
@@ -128,7 +125,7 @@ func (c *CCM) awaitQuiet(ctx context.Context, selected func(cloud.Request) bool,
 			changed()
 		}
 		return c.quiet(kinds) - now.Sub(since)
-	}).WithContext(ctx).WithTimeout(Timeout+c.quiet(0)).WithPolling(Polling).Should(BeNumerically("<=", 0), func() string {
+	}).WithContext(ctx).WithTimeout(Timeout+c.quiet(0)).Should(BeNumerically("<=", 0), func() string {
 		return "the CCM does not stop writing:\n" + c.requestsText()
 	})
 }

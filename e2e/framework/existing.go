@@ -7,8 +7,7 @@ import (
 	"os"
 )
 
-// EnvPodImage is the image of the pods behind Services on an existing cluster: kind/cmd/probe, where its nodes can
-// pull it.
+// EnvPodImage is the image of the pods behind Services on an existing cluster: kind/cmd/probe, where its nodes can pull it.
 const EnvPodImage = "E2E_POD_IMAGE"
 
 // openExisting uses the cluster of Setup or KUBECONFIG, the CCM that runs in it, and the cloud that the driver opens.

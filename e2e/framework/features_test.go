@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// declaredFeatures returns the features that features.go declares by their Go names, and fails the test for one
-// that has no sentence.
+// declaredFeatures returns the features that features.go declares by their Go names, and fails the test for one that has no sentence.
 func declaredFeatures(t *testing.T) map[string]Feature {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "features.go", nil, parser.ParseComments)

@@ -39,16 +39,13 @@ func CurrentKind() ClusterKind {
 // The labels that say where a spec can run. Without one of these, it runs everywhere. scripts/e2e.sh and NewEnv leave out specs that cannot
 // run.
 const (
-	// OwnCloud is for specs that need a cloud, nodes or a CCM for themselves: they run on the embedded
-	// cluster only.
+	// OwnCloud is for specs that need a cloud, nodes or a CCM for themselves: they run on the embedded cluster only.
 	OwnCloud = "own-cloud"
 	// FakeOnly is for specs that only a simulated cloud can serve: they use its journal or its faults.
 	FakeOnly = "fake-only"
-	// RealNodes is for specs that need kubelets, pods and a network between them: they do not run on the
-	// embedded cluster.
+	// RealNodes is for specs that need kubelets, pods and a network between them: they do not run on the embedded cluster.
 	RealNodes = "real-nodes"
-	// Dataplane is for specs that send traffic. On a cluster with real nodes, Services have pods only in
-	// these.
+	// Dataplane is for specs that send traffic. On a cluster with real nodes, Services have pods only in these.
 	Dataplane = "dataplane"
 	// Hour is for specs that take an hour. They run only if LABELS names this label.
 	Hour = "hour"
@@ -91,8 +88,7 @@ func notHere(labels []string, kind ClusterKind, simulated bool) string {
 	return ""
 }
 
-// skipUnlessHere ends the running spec if it cannot run here: on this kind of cluster, or with a CCM that
-// lacks a feature.
+// skipUnlessHere ends the running spec if it cannot run here: on this kind of cluster, or with a CCM that lacks a feature.
 func (s *Suite) skipUnlessHere() {
 	GinkgoHelper()
 	labels := CurrentSpecReport().Labels()

@@ -129,7 +129,7 @@ func (l *Load) finished(ctx context.Context, from time.Time) (result LoadResult)
 	Eventually(func() (underWay int) {
 		result, underWay = l.collect(from, to)
 		return underWay
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeZero(), "some requests have not ended")
+	}).WithContext(ctx).Should(BeZero(), "some requests have not ended")
 	Expect(result.Answered+len(result.Lost)).To(BeNumerically(">", 0), "no request was sent")
 	return result
 }
@@ -140,7 +140,7 @@ func (l *Load) AwaitAnswers(ctx context.Context, after time.Time, n int) {
 	Eventually(func() int {
 		result, _ := l.collect(after, time.Now())
 		return result.Answered
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n))
+	}).WithContext(ctx).Should(BeNumerically(">=", n))
 }
 
 // ExpectUndisturbed waits for the answer to one more request, and fails if any request was lost so far.

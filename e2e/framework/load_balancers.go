@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/cloud"
 )
@@ -56,7 +57,7 @@ func (lbs LoadBalancers) Await(ctx context.Context, service string, check func(G
 		g.Expect(i).To(BeNumerically(">=", 0), "the load balancer %s is gone", id)
 		check(g, all[i])
 		found = all[i]
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	return found
 }
 
@@ -91,11 +92,16 @@ func targetNames(p cloud.Port, servers []cloud.Server) (names []string) {
 	return names
 }
 
-// ListenPorts returns the ports of a load balancer, sorted.
+// isTCP reports whether a port is one of TCP, which it is if the cloud does not say.
+func isTCP(p cloud.Port) bool { return p.Protocol == "" || p.Protocol == corev1.ProtocolTCP }
+
+// ListenPorts returns the TCP ports of a load balancer, sorted.
 func ListenPorts(lb cloud.LoadBalancer) []int {
 	var ports []int
 	for _, p := range lb.Ports {
-		ports = append(ports, int(p.Port))
+		if isTCP(p) {
+			ports = append(ports, int(p.Port))
+		}
 	}
 	slices.Sort(ports)
 	return ports

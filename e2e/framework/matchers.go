@@ -18,11 +18,13 @@ var (
 )
 
 // In a real cloud, the specs and the CCM share the project's rate limit of 3600 requests per hour, and the CCM may
-// compare only once a minute. Gomega's own default is a look every 10 ms.
+// compare only once a minute. Gomega's own defaults are a look every 10 ms for a second, or for as long as a context allows.
 func init() {
 	if CurrentKind() == Existing {
 		Timeout, Polling, Quiet = 4*time.Minute, 2*time.Second, 70*time.Second
 	}
+	gomega.SetDefaultEventuallyTimeout(Timeout)
+	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
 	gomega.SetDefaultEventuallyPollingInterval(Polling)
 	gomega.SetDefaultConsistentlyPollingInterval(Polling)
 }

@@ -94,7 +94,7 @@ func (ns Nodes) Await(ctx context.Context, name string, check func(Gomega, *core
 		g.Expect(err).NotTo(HaveOccurred())
 		check(g, n)
 		found = n
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	return found
 }
 
@@ -103,7 +103,7 @@ func (ns Nodes) Await(ctx context.Context, name string, check func(Gomega, *core
 func (ns Nodes) AwaitJoined(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func() *corev1.Node { return ns.Get(ctx, name) }).
-		WithContext(ctx).WithTimeout(RebootTimeout).WithPolling(Polling).ShouldNot(BeNil(), func() string {
+		WithContext(ctx).WithTimeout(RebootTimeout).ShouldNot(BeNil(), func() string {
 		return fmt.Sprintf("node %s has not joined; the hypervisor's log about it ends with\n%s", name, ns.env.setup.hypervisorLog(name))
 	})
 }
@@ -122,16 +122,13 @@ func (ns Nodes) AwaitInitialized(ctx context.Context, name string) *corev1.Node 
 // AwaitReady waits until a node is Ready, or until it is not.
 func (ns Nodes) AwaitReady(ctx context.Context, name string, ready bool) *corev1.Node {
 	GinkgoHelper()
-	return ns.Await(ctx, name, func(g Gomega, n *corev1.Node) {
-		g.Expect(IsReady(n)).To(Equal(ready))
-	})
+	return ns.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(IsReady(n)).To(Equal(ready)) })
 }
 
 // AwaitGone waits until no node has that name.
 func (ns Nodes) AwaitGone(ctx context.Context, name string) {
 	GinkgoHelper()
-	Eventually(func() *corev1.Node { return ns.Get(ctx, name) }).
-		WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNil(), "node %s is still there", name)
+	Eventually(func() *corev1.Node { return ns.Get(ctx, name) }).WithContext(ctx).Should(BeNil(), "node %s is still there", name)
 }
 
 // ExpectStays waits for n more of the CCM's requests about servers, whatever their answers, and fails if the node is deleted meanwhile. It
@@ -145,7 +142,7 @@ func (ns Nodes) ExpectStays(ctx context.Context, name string, n int) *corev1.Nod
 			now := ns.Get(ctx, name)
 			g.Expect(now).To(HaveField("UID", was.UID))
 			was = now
-		}).WithContext(ctx).WithTimeout(ns.env.suite.QuietTime()).WithPolling(Polling).Should(Succeed(), "node %s was deleted", name)
+		}).WithContext(ctx).WithTimeout(ns.env.suite.QuietTime()).Should(Succeed(), "node %s was deleted", name)
 		return was
 	}
 	before := ns.env.CCM.ServerReads()
@@ -156,7 +153,7 @@ func (ns Nodes) ExpectStays(ctx context.Context, name string, n int) *corev1.Nod
 		}
 		was = now
 		return ns.env.CCM.ServerReads() - before, err
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n), "requests of the CCM about servers")
+	}).WithContext(ctx).Should(BeNumerically(">=", n), "requests of the CCM about servers")
 	return was
 }
 

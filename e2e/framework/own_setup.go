@@ -85,7 +85,7 @@ func (s *ownSetup) removeFromCluster(ctx context.Context) {
 		nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(nodes.Items).To(BeEmpty())
-	}).WithTimeout(Timeout).Should(Succeed(), "the nodes of the spec are still there")
+	}).Should(Succeed(), "the nodes of the spec are still there")
 }
 
 // startCCM implements setup: a process with the command line that a cluster would use, and shorter periods. It

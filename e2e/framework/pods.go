@@ -49,7 +49,7 @@ func (ps Pods) Await(ctx context.Context, service, nodeName string) *corev1.Pod 
 			}
 		}
 		g.Expect(found).NotTo(BeNil(), "no pod of %s on %s is ready", service, nodeName)
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	return found
 }
 
@@ -104,7 +104,7 @@ func (ps Pods) AwaitRollout(ctx context.Context, service string) {
 		pods, err := ps.env.Kube.CoreV1().Pods(ps.env.Services.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + service})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(pods.Items).To(HaveLen(int(s.DesiredNumberScheduled)), "old pods have not ended")
-	}).WithContext(ctx).WithTimeout(2 * Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(2 * Timeout).Should(Succeed())
 }
 
 // AwaitRestarted waits until all pods behind a Service are ready and were started since a time.

@@ -1,11 +1,13 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +23,7 @@ func (e *Env) report(ctx context.Context) {
 		return
 	}
 	e.setup.report(ctx)
-	AddReportEntry("requests of the CCM", ReportEntryVisibilityFailureOrVerbose, LastLines(e.CCM.requestsText(), 150))
+	AddReportEntry("requests of the CCM", ReportEntryVisibilityFailureOrVerbose, e.CCM.requestsText())
 	AddReportEntry("cluster", ReportEntryVisibilityFailureOrVerbose, e.clusterText(ctx))
 }
 
@@ -58,15 +60,28 @@ func (e *Env) clusterText(ctx context.Context) string {
 	} else {
 		show("services", nil, err)
 	}
-	events, err := e.Kube.CoreV1().Events("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		show("events", nil, err)
-		return b.String()
+	var events []corev1.Event
+	for _, namespace := range []string{e.Services.Namespace, metav1.NamespaceDefault} { // the latter has those of nodes
+		list, err := e.Kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			show("events", nil, err)
+			return b.String()
+		}
+		events = append(events, list.Items...)
 	}
-	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
-	for _, ev := range events.Items[max(0, len(events.Items)-60):] {
-		fmt.Fprintf(&b, "%s %s %s/%s %s: %s\n", ev.LastTimestamp.Format("15:04:05"), ev.Type,
-			ev.InvolvedObject.Kind, ev.InvolvedObject.Name, ev.Reason, ev.Message)
+	return b.String() + eventsText(events, CurrentSpecReport().StartTime)
+}
+
+// eventsText returns the last events since a time, a line each.
+func eventsText(events []corev1.Event, since time.Time) string {
+	at := func(e corev1.Event) time.Time { return cmp.Or(e.LastTimestamp.Time, e.EventTime.Time) }
+	since = since.Truncate(time.Second) // the precision of LastTimestamp
+	events = slices.DeleteFunc(events, func(e corev1.Event) bool { return at(e).Before(since) })
+	slices.SortFunc(events, func(a, b corev1.Event) int { return at(a).Compare(at(b)) })
+	var b strings.Builder
+	for _, e := range events[max(0, len(events)-60):] {
+		fmt.Fprintf(&b, "%s %s %s/%s %s: %s\n", at(e).Format("15:04:05"), e.Type, e.InvolvedObject.Kind, e.InvolvedObject.Name,
+			e.Reason, e.Message)
 	}
 	return b.String()
 }

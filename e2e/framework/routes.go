@@ -33,8 +33,7 @@ func (rs Routes) List(ctx context.Context) []cloud.Route {
 // Await waits until the network has exactly these routes.
 func (rs Routes) Await(ctx context.Context, want ...cloud.Route) {
 	GinkgoHelper()
-	Eventually(func() []cloud.Route { return rs.List(ctx) }).
-		WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(ConsistOf(want))
+	Eventually(func() []cloud.Route { return rs.List(ctx) }).WithContext(ctx).Should(ConsistOf(want))
 }
 
 // AwaitExactly waits until the network has the routes of these servers' nodes and no others, and no node is NetworkUnavailable. A node with

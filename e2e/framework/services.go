@@ -99,7 +99,7 @@ func (sc Services) Await(ctx context.Context, name string, check func(Gomega, *c
 		g.Expect(err).NotTo(HaveOccurred())
 		check(g, svc)
 		found = svc
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	return found
 }
 
@@ -116,7 +116,7 @@ func (sc Services) AwaitIngress(ctx context.Context, name string) string {
 		if i.Hostname != "" {
 			address = i.Hostname
 		}
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	return address
 }
 
@@ -124,8 +124,7 @@ func (sc Services) AwaitIngress(ctx context.Context, name string) string {
 // deleted.
 func (sc Services) AwaitGone(ctx context.Context, service string) {
 	GinkgoHelper()
-	Eventually(func() []string { return sc.names(ctx) }).WithContext(ctx).
-		WithTimeout(Timeout).WithPolling(Polling).ShouldNot(ContainElement(service))
+	Eventually(func() []string { return sc.names(ctx) }).WithContext(ctx).ShouldNot(ContainElement(service))
 }
 
 // Gone reports whether a Service is gone from the cluster.
@@ -149,7 +148,7 @@ func (sc Services) AwaitEvent(ctx context.Context, service, reason string, messa
 	var found []corev1.Event
 	Eventually(func(g Gomega) {
 		g.Expect(sc.Events(ctx, service)).To(ContainElement(And(HaveField("Reason", reason), HaveField("Message", message)), &found))
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	return found[0]
 }
 
@@ -164,7 +163,7 @@ func (sc Services) AwaitEvents(ctx context.Context, service, reason string, n in
 			}
 		}
 		return count
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n), "events with the reason %s", reason)
+	}).WithContext(ctx).Should(BeNumerically(">=", n), "events with the reason %s", reason)
 }
 
 // fullName returns the full name of a Service of the spec.

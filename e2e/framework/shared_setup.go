@@ -141,8 +141,7 @@ func (s *sharedSetup) addPods(ctx context.Context, service string) {
 	if s.env.options.Pods != nil {
 		s.env.options.Pods(set)
 	}
-	_, err := s.env.Kube.AppsV1().DaemonSets(s.env.Services.Namespace).Create(ctx, set, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	Expect(s.env.Kube.AppsV1().DaemonSets(s.env.Services.Namespace).Create(ctx, set, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 }
 
 // setEndpoints implements setup.
@@ -243,7 +242,7 @@ func (s *sharedSetup) removeServices(ctx context.Context) {
 	for _, service := range list.Items {
 		Expect(client.IgnoreNotFound(services.Delete(ctx, service.Name, metav1.DeleteOptions{}))).To(Succeed())
 	}
-	Eventually(func() []string { return s.env.Services.names(ctx) }).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).
+	Eventually(func() []string { return s.env.Services.names(ctx) }).WithContext(ctx).
 		Should(BeEmpty(), "the Services of the spec are still there: does the CCM work?")
 	for _, lb := range s.env.LoadBalancers.List(ctx) {
 		Expect(ignoreGone(s.env.Cloud.DeleteLoadBalancer(ctx, lb.ID))).To(Succeed())

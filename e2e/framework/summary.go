@@ -8,6 +8,7 @@ import (
 
 	"github.com/onsi/ginkgo/v2/types"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/probe"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/report"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
@@ -73,8 +74,10 @@ func outcome(s types.SpecReport, ccm CCMDescription, kind ClusterKind) (speclist
 		return speclist.GapClosed, gap
 	case s.State == types.SpecStatePassed:
 		return speclist.Passed, ""
-	case s.State == types.SpecStateFailed && known:
+	case s.State == types.SpecStateFailed && known && !strings.HasPrefix(gap, probe.Unexplained):
 		return speclist.KnownGap, gap
+	case s.State == types.SpecStateFailed && known: // the probe's reason says less than the failure
+		return speclist.KnownGap, firstLine(s.FailureMessage())
 	case s.Failed():
 		return speclist.Failed, firstLine(s.FailureMessage())
 	case s.State != types.SpecStateSkipped:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/onsi/ginkgo/v2/types"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/probe"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/report"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
@@ -61,7 +62,7 @@ func TestARunHasEverySpecInTheOrderOfTheSource(t *testing.T) {
 		"Route found out: skipped"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	want := `3 specs in 1m1s, 2 passed, 1 failed, 3 skipped; other on embedded, 2 at a time, seed 42
+	want := `3 specs in 1m1s, 2 passed, 1 failed, 1 skipped, 1 unsupported, 1 not here; other on embedded, 2 at a time, seed 42
 failed: the suite
     Suite Timeout Elapsed
 failed: AfterSuite failed
@@ -84,7 +85,8 @@ func TestAKnownGapDoesNotFailARunAndEveryOtherFailureDoes(t *testing.T) {
 		return types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: text, State: state, Failure: types.Failure{Message: "no"}}
 	}
 	ccm := ourCCM(t)
-	ccm.KnownGaps = []Gap{{Reason: "because", Specs: []string{"is a gap", "is closed", "hangs"}}}
+	ccm.KnownGaps = []Gap{{Reason: "because", Specs: []string{"is a gap", "is closed", "hangs"}},
+		{Reason: probe.Unexplained + ": Service", Specs: []string{"is new"}}}
 	gap, closed, hangs, broke := spec("is a gap", types.SpecStateFailed), spec("is closed", types.SpecStatePassed),
 		spec("hangs", types.SpecStateTimedout), spec("broke", types.SpecStateFailed)
 	for _, c := range []struct {
@@ -103,6 +105,7 @@ func TestAKnownGapDoesNotFailARunAndEveryOtherFailureDoes(t *testing.T) {
 			"incomplete: Suite Timeout Elapsed\n"},
 		{types.SpecReports{gap, {LeafNodeType: types.NodeTypeBeforeSuite, State: types.SpecStatePanicked,
 			Failure: types.Failure{Message: "no"}}}, nil, []string{"is a gap: known gap"}, true, "incomplete: BeforeSuite panicked\n"},
+		{types.SpecReports{spec("is new", types.SpecStateFailed)}, nil, []string{"is new: known gap"}, false, "known gap: is new\n    no"},
 	} {
 		run := runOf(types.Report{SpecReports: c.specs, SpecialSuiteFailureReasons: c.suite}, ccm, Embedded)
 		got, text := resultsOf(run), report.Results(run)

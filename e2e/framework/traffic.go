@@ -68,8 +68,7 @@ func (t Traffic) AwaitAnswer(ctx context.Context, service, address string, port 
 		answer, err = t.Get(ctx, address, port)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(answer.Service).To(Equal(t.env.Services.Namespace + "/" + service))
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).
-		Should(Succeed(), func() string { return t.met(ctx, service, address, port) })
+	}).WithContext(ctx).Should(Succeed(), func() string { return t.met(ctx, service, address, port) })
 	return answer
 }
 
@@ -126,7 +125,7 @@ func (t Traffic) AwaitAnsweringNodes(ctx context.Context, address string, port i
 			answered[answer.Node]++
 		}
 		g.Expect(slices.Collect(maps.Keys(answered))).To(ConsistOf(names))
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // Closed reports whether a port of a load balancer refuses connections.

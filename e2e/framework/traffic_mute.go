@@ -34,7 +34,7 @@ func (t Traffic) portOf(ctx context.Context, address string, port int) (cloud.Po
 		return cloud.Port{}, err
 	}
 	for _, lb := range all {
-		i := slices.IndexFunc(lb.Ports, func(p cloud.Port) bool { return int(p.Port) == port })
+		i := slices.IndexFunc(lb.Ports, func(p cloud.Port) bool { return int(p.Port) == port && isTCP(p) })
 		if i >= 0 && slices.Contains(lb.Addresses, address) {
 			return lb.Ports[i], nil
 		}
@@ -74,5 +74,5 @@ func (t Traffic) awaitTargetNodes(ctx context.Context, address string, port int,
 		servers, err := t.env.Cloud.Servers(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(targetNames(p, servers)).To(ConsistOf(names))
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }

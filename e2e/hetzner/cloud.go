@@ -47,7 +47,8 @@ type control interface {
 
 // use makes the groups work with a simulated cloud.
 func (cl *Cloud) use(simulated control) {
-	cl.control, cl.Journal.of, cl.Faults.rules = simulated, simulated.Journal(), simulated.Faults()
+	cl.control, cl.Journal.of = simulated, simulated.Journal()
+	cl.Faults = Faults{rules: simulated.Faults(), ccm: cl.env.CCM.CCM}
 }
 
 // Simulated reports whether the cloud keeps a journal and can be made to misbehave. Elsewhere the requests are unknown, and specs look at

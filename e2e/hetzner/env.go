@@ -115,8 +115,7 @@ func (e *Env) removeCertificates(ctx context.Context) {
 // report adds the requests of all clients to the report of a failed spec.
 func (e *Env) report() {
 	if CurrentSpecReport().Failed() && e.Cloud.Simulated() {
-		AddReportEntry("requests to the cloud", ReportEntryVisibilityFailureOrVerbose,
-			framework.LastLines(e.Cloud.journalText(journal.Filter{}), 150))
+		AddReportEntry("requests to the cloud", ReportEntryVisibilityFailureOrVerbose, e.Cloud.journalText(journal.Filter{}))
 	}
 }
 
@@ -131,8 +130,7 @@ func (c CCM) AwaitRequests(ctx context.Context, n int, filter journal.Filter) {
 	GinkgoHelper()
 	filter.Client = framework.Current().CCM.UserAgent
 	before := c.env.Cloud.Journal.Count(filter)
-	Eventually(func() int { return c.env.Cloud.Journal.Count(filter) - before }).
-		WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">=", n))
+	Eventually(func() int { return c.env.Cloud.Journal.Count(filter) - before }).WithContext(ctx).Should(BeNumerically(">=", n))
 }
 
 // tagged returns labels for something that a spec creates in the cloud, with the run's name.

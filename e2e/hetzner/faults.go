@@ -1,7 +1,10 @@
 package hetzner
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,6 +17,7 @@ import (
 // Faults make a simulated cloud misbehave. They do not exist on a real cloud: specs that need them have the label FakeOnly.
 type Faults struct {
 	rules fault.Rules
+	ccm   *framework.CCM
 }
 
 // Add adds a fault rule for the CCM's requests until the spec ends or the returned function is called. It sets Client.
@@ -24,20 +28,23 @@ func (fs Faults) Add(f fault.Rule) (name string, remove func()) {
 	Expect(err).NotTo(HaveOccurred())
 	remove = func() {
 		GinkgoHelper()
-		_, err := fs.rules.Remove(context.Background(), rule.Name)
-		Expect(err).NotTo(HaveOccurred())
+		Expect(fs.rules.Remove(context.Background(), rule.Name)).Error().NotTo(HaveOccurred())
 	}
 	DeferCleanup(remove) // other specs may use the cloud
 	return rule.Name, remove
 }
 
-// Await waits until a fault has been applied n times in all.
+// Await waits until a fault has been applied n times in all. A CCM that makes other calls ends the spec as not exercised.
 func (fs Faults) Await(ctx context.Context, name string, n int) {
 	GinkgoHelper()
-	ctx, cancel := context.WithTimeout(ctx, framework.Timeout)
+	wait, cancel := context.WithTimeout(ctx, framework.Timeout)
 	defer cancel()
-	_, err := fs.rules.Await(ctx, name, uint64(n))
-	Expect(err).NotTo(HaveOccurred(), "the fault %s was not applied %d times", name, n)
+	status, err := fs.rules.Await(wait, name, uint64(n))
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		calls := status.Method + " " + cmp.Or(status.Operation, status.Route, status.Resource, "all")
+		fs.ccm.NotExercised(strings.TrimSpace(calls)+", "+string(status.Effect.Kind), int(status.Applied), n)
+	}
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // Applied returns how many requests a fault has been applied to.
@@ -58,10 +65,7 @@ func (fs Faults) Hold(f fault.Rule, n int, carriedOut bool) (await func(context.
 	f.Effect.After = carriedOut
 	f.From, f.To = n, n
 	name, _ := fs.Add(f)
-	return func(ctx context.Context) {
-		GinkgoHelper()
-		fs.Await(ctx, name, 1)
-	}
+	return func(ctx context.Context) { GinkgoHelper(); fs.Await(ctx, name, 1) }
 }
 
 // CountWrites counts the requests with the token that change something from now on. The journal does not distinguish the CCMs of one spec:

@@ -52,8 +52,7 @@ func (i *RunningIncident) AwaitMet(ctx context.Context, others ...func() bool) {
 	Eventually(func() bool {
 		return slices.ContainsFunc(i.env.Cloud.Journal.Entries(journal.Filter{Client: i.Client, Since: i.Since}), met) ||
 			slices.ContainsFunc(others, func(other func() bool) bool { return other() })
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(),
-		"no request of %s met the incident", i.Client)
+	}).WithContext(ctx).Should(BeTrue(), "no request of %s met the incident", i.Client)
 }
 
 // AwaitRequests waits for n requests of the Client in the incident, or for the quiet time to pass without one.
@@ -65,8 +64,7 @@ func (i *RunningIncident) AwaitRequests(ctx context.Context, n int) {
 			last, since = sent, time.Now()
 		}
 		return last >= n || time.Since(since) > framework.Current().QuietTime()
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(),
-		"%s sends requests, but fewer than %d", i.Client, n)
+	}).WithContext(ctx).Should(BeTrue(), "%s sends requests, but fewer than %d", i.Client, n)
 }
 
 // Requests returns the number of the Client's requests in the incident.

@@ -7,8 +7,6 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
 
 // LoadBalancers are the cloud's load balancers, as far as they concern the spec.
@@ -71,7 +69,7 @@ func (lbs LoadBalancers) Await(ctx context.Context, service string, check func(G
 		g.Expect(lb).NotTo(BeNil())
 		check(g, lb)
 		found = lb
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	return found
 }
 
@@ -79,9 +77,7 @@ func (lbs LoadBalancers) Await(ctx context.Context, service string, check func(G
 // given health.
 func (lbs LoadBalancers) AwaitTargets(ctx context.Context, service string, health map[string]string) *hcloud.LoadBalancer {
 	GinkgoHelper()
-	return lbs.Await(ctx, service, func(g Gomega, lb *hcloud.LoadBalancer) {
-		g.Expect(lbs.TargetHealth(ctx, lb)).To(Equal(health))
-	})
+	return lbs.Await(ctx, service, func(g Gomega, lb *hcloud.LoadBalancer) { g.Expect(lbs.TargetHealth(ctx, lb)).To(Equal(health)) })
 }
 
 // TargetHealth returns the health of a load balancer's targets of type server, by the server's name: "healthy" or

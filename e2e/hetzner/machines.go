@@ -107,7 +107,7 @@ func machineClient(ctx context.Context, s *framework.Suite) (c client.Client, er
 		for _, list := range []client.ObjectList{&v1alpha1.MachineDeploymentList{}, &v1alpha1.MachineSetList{}, &v1alpha1.MachineList{}} {
 			g.Expect(c.List(ctx, list)).To(Succeed())
 		}
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed(), "the CRDs are not served")
+	}).WithContext(ctx).Should(Succeed(), "the CRDs are not served")
 	return c, nil
 }
 
@@ -222,7 +222,7 @@ func (ms Machines) Change(ctx context.Context, name string, change func(*v1alpha
 		g.Expect(ms.Client(ctx).Get(ctx, ms.key(name), &d)).To(Succeed())
 		change(&d)
 		g.Expect(ms.Client(ctx).Update(ctx, &d)).To(Succeed())
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // Scale asks for n Machines as `kubectl scale` does.
@@ -244,7 +244,7 @@ func (ms Machines) Delete(ctx context.Context, name string) {
 func (ms Machines) awaitNone(ctx context.Context) {
 	GinkgoHelper()
 	// Kubernetes' garbage collector asks each 30 s which resources there are.
-	Eventually(func() []v1alpha1.Machine { return ms.List(ctx) }).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(framework.Polling).
+	Eventually(func() []v1alpha1.Machine { return ms.List(ctx) }).WithContext(ctx).WithTimeout(ms.timeout()).
 		Should(BeEmpty(), "Machines are left")
 }
 
@@ -288,7 +288,7 @@ func (ms Machines) Await(ctx context.Context, name string, n int) (names []strin
 			g.Expect(string(node.UID)).To(Equal(m.Status.NodeRef.UID))
 			names = append(names, m.Name)
 		}
-	}).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(framework.Polling).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(ms.timeout()).Should(Succeed())
 	for _, m := range names {
 		ms.env.Nodes.AwaitInitialized(ctx, m)
 		ms.env.Nodes.AwaitReady(ctx, m, true)

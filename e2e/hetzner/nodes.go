@@ -88,8 +88,7 @@ func (rs Routes) List(ctx context.Context) []string {
 // Await waits until the network has exactly these routes.
 func (rs Routes) Await(ctx context.Context, want ...string) {
 	GinkgoHelper()
-	Eventually(func() []string { return rs.List(ctx) }).
-		WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ConsistOf(want))
+	Eventually(func() []string { return rs.List(ctx) }).WithContext(ctx).Should(ConsistOf(want))
 }
 
 // AwaitExactly waits until the network has the routes of these servers' nodes and no others, as framework.Routes.AwaitExactly does.

@@ -83,8 +83,7 @@ func (sv Servers) Reset(ctx context.Context, servers ...*hcloud.Server) {
 // Rename renames a server.
 func (sv Servers) Rename(ctx context.Context, s *hcloud.Server, name string) {
 	GinkgoHelper()
-	_, _, err := sv.env.Cloud.Client.Server.Update(ctx, s, hcloud.ServerUpdateOpts{Name: name})
-	Expect(err).NotTo(HaveOccurred())
+	Expect(sv.env.Cloud.Client.Server.Update(ctx, s, hcloud.ServerUpdateOpts{Name: name})).Error().NotTo(HaveOccurred())
 }
 
 // Attach attaches a server to the cluster's network, at an address if one is given.

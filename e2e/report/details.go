@@ -21,7 +21,7 @@ import (
 
 // Limits of the details of a spec.
 const (
-	noteLength    = 500
+	noteLength    = 2000
 	notesKept     = 20
 	messageLength = 20_000
 )
@@ -37,12 +37,15 @@ func DetailsOf(s types.SpecReport) speclist.Details {
 			d.Steps = append(d.Steps, speclist.Step{At: since(s.StartTime, e.TimelineLocation.Time), Text: e.Message})
 		}
 	}
+	state := ""
 	for _, e := range s.ReportEntries {
 		switch text := Redact(e.StringRepresentation()); {
 		case e.Name == speclist.FigureEntry:
 			if f, ok := figure(e); ok {
 				d.Figures = append(d.Figures, f)
 			}
+		case e.Name == stateEntry && s.Failed():
+			state = text
 		case laneOf(e.Name) != "" || e.Name == stateEntry:
 		case len(d.Notes) < notesKept:
 			d.Notes = append(d.Notes, speclist.Note{Name: e.Name, Text: short(text, noteLength)})
@@ -53,6 +56,7 @@ func DetailsOf(s types.SpecReport) speclist.Details {
 	}
 	if s.Failed() {
 		d.Failure = failure(s)
+		d.Failure.State = short(state, messageLength)
 	}
 	return d
 }
@@ -186,6 +190,7 @@ func Bound(runs []speclist.Run, lines int) {
 			f.Timeline = latest(f.Timeline, part)
 			f.LeftOut += more
 		}
+		f.State = short(f.State, 50*part) // it may take about as much of the page
 		lines -= len(f.Timeline)
 	}
 }

@@ -57,7 +57,7 @@ func TestDetailsHaveStepsFiguresAndNotes(t *testing.T) {
 			entry("requests during the change", "120 answered, 3 lost, which began …"),
 			entry("requests of the stream", "120 answered, each within 3ms"),
 			entry("the cloud's state", "servers: []"),
-			entry("long", strings.Repeat("ü", 1000)),
+			entry("long", strings.Repeat("ü", 4*noteLength)),
 		},
 	}
 	// In another process, values are what JSON makes of them.
@@ -82,7 +82,7 @@ func TestDetailsHaveStepsFiguresAndNotes(t *testing.T) {
 			t.Errorf("figures: %v", d.Figures)
 		}
 		if len(d.Notes) != 3 || d.Notes[0].Text != "120 answered, 3 lost, which began …" || len(d.Notes[2].Text) > noteLength+30 ||
-			!strings.HasSuffix(d.Notes[2].Text, "ü… (1500 bytes more)") {
+			!strings.HasSuffix(d.Notes[2].Text, "ü… (14000 bytes more)") {
 			t.Errorf("notes: %v", d.Notes)
 		}
 		if d.Failure != nil || !d.Begin.Equal(noon) {
@@ -107,7 +107,9 @@ goroutine 1:
 {"level":"info","ts":1795694401.9}
 2026/11/26 12:00:03 Go's own
 `),
+		entry("requests of the CCM", "12:00:01.601 GET /servers\n"), // which are among these
 		entry("requests to the cloud", "12:00:01.600 GET    /v1/servers → 200   spec\n"),
+		entry("the cloud's state", "servers:\n- one\n"),
 		entry("cluster", `# nodes
 - name: node-1
   at: 12:00:00
@@ -147,8 +149,16 @@ second line
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if f.At != 29.5 || f.Place != "service_test.go:9" || f.Message != "expected\n    true" || f.LeftOut != 0 {
+	if f.At != 29.5 || f.Place != "service_test.go:9" || f.Message != "expected\n    true" || f.State != "servers:\n- one\n" || f.LeftOut != 0 {
 		t.Errorf("got %+v", f)
+	}
+}
+
+func TestTheRequestsOfEveryCloudAreInTheTimeline(t *testing.T) {
+	t.Parallel()
+	d := DetailsOf(failedSpec(entry("requests of the CCM", strings.Repeat("12:00:01.600 GET /servers → 200\n", timelineLines))))
+	if f := d.Failure; len(d.Notes) > 0 || len(f.Timeline) != timelineLines || f.Timeline[0].Lane != speclist.Requests {
+		t.Errorf("got %d lines and the notes %v", len(f.Timeline), d.Notes)
 	}
 }
 
@@ -195,7 +205,7 @@ func TestATimelineIsBoundAndFair(t *testing.T) {
 			t.Errorf("a line of %d bytes", len(l.Text))
 		}
 	}
-	if seen[speclist.Log] != timelineLines-2 || seen[speclist.Events] != 2 || f.LeftOut != 802 {
+	if seen[speclist.Log] != timelineLines-2 || seen[speclist.Events] != 2 || f.LeftOut != 602 {
 		t.Errorf("%v, %d left out", seen, f.LeftOut)
 	}
 	if last := f.Timeline[len(f.Timeline)-1].Text; !strings.Contains(last, "12:00:19.000999") {

@@ -26,15 +26,15 @@ func Results(r speclist.Run) string {
 	for _, s := range r.Specs {
 		counts[s.Result]++
 	}
-	skipped := counts[speclist.NotHere] + counts[speclist.Unsupported] + counts[speclist.Skipped]
-	fmt.Fprintf(&b, "%d specs in %s", len(r.Specs)-skipped, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
+	ran := len(r.Specs) - counts[speclist.NotHere] - counts[speclist.Unsupported] - counts[speclist.Skipped]
+	fmt.Fprintf(&b, "%d specs in %s", ran, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
 	for _, result := range []speclist.Result{speclist.Passed, speclist.GapClosed, speclist.Failed, speclist.KnownGap,
-		speclist.NotExercised} {
+		speclist.NotExercised, speclist.Skipped, speclist.Unsupported, speclist.NotHere} {
 		if n := counts[result]; n > 0 {
 			fmt.Fprintf(&b, ", %d %s", n, result)
 		}
 	}
-	fmt.Fprintf(&b, ", %d skipped; %s on %s, %d at a time, seed %d\n", skipped, r.CCM, r.Cluster, r.Processes, r.Seed)
+	fmt.Fprintf(&b, "; %s on %s, %d at a time, seed %d\n", r.CCM, r.Cluster, r.Processes, r.Seed)
 	b.WriteString(card(r))
 	for _, s := range r.Specs {
 		switch s.Result {
@@ -75,7 +75,7 @@ func failed(b *strings.Builder, s speclist.Spec) {
 // card returns the results of the specs about incidents as a table, or "" if the run has no such specs.
 func card(r speclist.Run) string {
 	var rows strings.Builder
-	survived, all := 0, 0
+	survived, lost := 0, 0
 	for _, s := range r.Specs {
 		if !slices.Contains(s.Labels, Incident) || s.Result == speclist.NotHere || s.Result == speclist.Unsupported {
 			continue
@@ -87,18 +87,19 @@ func card(r speclist.Run) string {
 			}
 		}
 		verdict := fmt.Sprintf("**%s**: %s", s.Result, s.Reason)
-		all++
 		switch s.Result {
 		case speclist.Passed, speclist.GapClosed:
 			survived++
 			verdict = "survived"
+		case speclist.Failed, speclist.KnownGap:
+			lost++
 		}
 		fmt.Fprintf(&rows, "| %s | %s | %s |\n", cell(strings.TrimPrefix(s.Name, s.Group+" ")), cell(verdict), cell(calls))
 	}
-	if all == 0 {
+	if rows.Len() == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\n# Report card: %s survives %d of %d incidents\n\n", r.CCM, survived, all) +
+	return fmt.Sprintf("\n# Report card: %s survives %d of %d incidents\n\n", r.CCM, survived, survived+lost) +
 		"| incident | result | calls to the API in it |\n|---|---|---|\n" + rows.String() + "\n"
 }
 

@@ -15,7 +15,7 @@ import (
 
 const (
 	// timelineLines is how many lines the timeline of a failure has at most.
-	timelineLines = 200
+	timelineLines = 400
 	// lineLength is how many bytes a line of it has at most.
 	lineLength = 400
 )
@@ -23,7 +23,8 @@ const (
 // The names of the report entries of failed specs: see e2e/framework/report.go.
 const (
 	logPrefix     = "log of "
-	requestsEntry = "requests to the cloud"
+	requestsEntry = "requests of the CCM"
+	allCallsEntry = "requests to the cloud" // with those of other clients, from Hetzner's driver
 	clusterEntry  = "cluster"
 	stateEntry    = "the cloud's state"
 )
@@ -33,7 +34,7 @@ func laneOf(entry string) speclist.Lane {
 	switch {
 	case strings.HasPrefix(entry, logPrefix):
 		return speclist.Log
-	case entry == requestsEntry:
+	case entry == requestsEntry, entry == allCallsEntry:
 		return speclist.Requests
 	case entry == clusterEntry:
 		return speclist.Events
@@ -43,8 +44,9 @@ func laneOf(entry string) speclist.Lane {
 
 // timeline returns the lines of a failed spec's report entries by time, and the number of lines that it left out.
 func timeline(s types.SpecReport) (lines []speclist.Line, leftOut int) {
-	logs := 0
+	logs, all := 0, false
 	for _, e := range s.ReportEntries {
+		all = all || e.Name == allCallsEntry
 		if laneOf(e.Name) == speclist.Log {
 			logs++
 		}
@@ -52,7 +54,7 @@ func timeline(s types.SpecReport) (lines []speclist.Line, leftOut int) {
 	c := clock{begin: s.StartTime, end: s.EndTime}
 	for _, e := range s.ReportEntries {
 		lane := laneOf(e.Name)
-		if lane == "" {
+		if lane == "" || all && e.Name == requestsEntry {
 			continue
 		}
 		text := Redact(e.StringRepresentation())
@@ -201,6 +203,4 @@ func (c clock) nearestDay(text string) (best time.Time, ok bool) {
 }
 
 // distance returns how far a time is from the spec.
-func (c clock) distance(t time.Time) time.Duration {
-	return max(c.begin.Sub(t), t.Sub(c.end), 0)
-}
+func (c clock) distance(t time.Time) time.Duration { return max(c.begin.Sub(t), t.Sub(c.end), 0) }

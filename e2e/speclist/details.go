@@ -39,6 +39,8 @@ type Failure struct {
 	At      float64 `json:"at"`
 	Place   string  `json:"place"`
 	Message string  `json:"message"`
+	// State is the cloud's at that time, as its driver shows it.
+	State string `json:"state,omitempty"`
 	// Timeline has the spec's logs, requests and events, by time.
 	Timeline []Line `json:"timeline,omitempty"`
 	// LeftOut is how many lines the timeline lacks.

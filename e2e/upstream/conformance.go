@@ -206,9 +206,7 @@ func Page(lines []Line) string {
 }
 
 // cell makes a text the cell of a table.
-func cell(text string) string {
-	return strings.ReplaceAll(firstLine(text), "|", `\|`)
-}
+func cell(text string) string { return strings.ReplaceAll(firstLine(text), "|", `\|`) }
 
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")

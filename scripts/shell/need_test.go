@@ -69,11 +69,14 @@ func TestWhatIsMissingIsSaidFirst(t *testing.T) {
 		"a wrong name":               {"docker", nil, "KIND_NAME=No_Good", "up.sh", `KIND_NAME="No_Good": must be at most 40 lower-case letters`},
 		"a wrong subnet":             {"docker", nil, "KIND_SUBNET=foo", "up.sh", "KIND_SUBNET=foo: must be an IPv4 /16, such as 172.30.0.0/16"},
 		"no file of a CCM":           {"", nil, "CCM=nope.yaml", "e2e.sh", "CCM=nope.yaml: must be a file that can be read"},
+		"a CCM of another cloud": {"", map[string]string{"docker": "exit 0"}, "CCM=other.yaml", "e2e.sh",
+			"e2e on an embedded control plane (since its driver has no kind cluster)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			shells(t, func(t *testing.T, shell ...string) {
 				checkout := newCheckout(t)
+				checkout.write(t, "other.yaml", "name: other\ndriver: example\n")
 				command := strings.Fields(c.command)
 				if command[0] == "e2e.sh" && shell[0] != "bash" {
 					t.Skip("bash runs it")

@@ -27,8 +27,7 @@ func created(t *testing.T, s *suite) {
 	g.Expect(one.Addresses).NotTo(BeEmpty(), "a node without an address cannot be used")
 	for _, a := range one.Addresses {
 		g.Expect(a.Type).To(BeElementOf(corev1.NodeInternalIP, corev1.NodeExternalIP), "other types are the CCM's affair")
-		_, err := netip.ParseAddr(a.Address)
-		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(netip.ParseAddr(a.Address)).Error().NotTo(HaveOccurred())
 	}
 	g.Expect(servers(t, c)).To(Equal(map[string]cloud.Server{"node-1": one}), "Servers and CreateServer differ")
 }

@@ -3,6 +3,7 @@ package example
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,6 +62,7 @@ var (
 	_ cloud.Recorder = (*driven)(nil)
 	_ cloud.Faulty   = (*driven)(nil)
 	_ cloud.Limiter  = (*driven)(nil)
+	_ cloud.Dumper   = (*driven)(nil)
 )
 
 // explain makes an error of the cloud one of the interface.
@@ -194,6 +196,13 @@ func (d *driven) AddRoute(_ context.Context, r cloud.Route) error {
 // DeleteRoute implements cloud.Router.
 func (d *driven) DeleteRoute(_ context.Context, r cloud.Route) error {
 	return explain(d.cloud.DeleteRoute(r.Destination, r.Server))
+}
+
+// Dump implements cloud.Dumper.
+func (d *driven) Dump(context.Context) string {
+	text, err := json.MarshalIndent(map[string]any{"instances": d.cloud.Instances(), "load_balancers": d.cloud.LoadBalancers(),
+		"listeners": d.cloud.Listeners(""), "routes": d.cloud.Routes()}, "", " ")
+	return cmp.Or(string(text), fmt.Sprint(err))
 }
 
 // LimitLoadBalancers implements cloud.Limiter.

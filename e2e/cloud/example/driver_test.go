@@ -23,6 +23,18 @@ func TestDriver(t *testing.T) {
 	cloudtest.Run(t, example.Driver{}, cloudtest.Config{CreateLoadBalancer: createLoadBalancer, ListServers: listServers})
 }
 
+func TestAFailedSpecShowsTheCloud(t *testing.T) {
+	t.Parallel()
+	c, err := example.Driver{}.Start(t.Context(), cloud.Options{Servers: netip.MustParsePrefix("127.72.0.0/16"),
+		LoadBalancers: netip.MustParsePrefix("127.73.0.0/16")})
+	if err == nil {
+		_, err = c.CreateServer(t.Context(), "node-1")
+	}
+	if err != nil || !strings.Contains(c.(cloud.Dumper).Dump(t.Context()), `"name": "node-1"`) {
+		t.Errorf("%v, or the state lacks the server", err)
+	}
+}
+
 func TestOpenSaysThatThereIsNothingToOpen(t *testing.T) {
 	t.Parallel()
 	if _, err := (example.Driver{}).Open(t.Context(), cloud.Options{}); !errors.Is(err, errors.ErrUnsupported) {

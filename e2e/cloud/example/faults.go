@@ -143,8 +143,7 @@ func (fs *faults) meet(r Request) string {
 	return ""
 }
 
-// misbehave answers a request as an effect says, and returns the status. It returns 0 if it sends
-// no answer.
+// misbehave answers a request as an effect says, and returns the status. It returns 0 if it sends no answer.
 func (c *Cloud) misbehave(effect string, q Request, w http.ResponseWriter, r *http.Request) (status int) {
 	switch effect {
 	case Hang, HangAfter:

@@ -24,8 +24,7 @@ type balanced struct {
 	servers  map[string]*lineServer
 }
 
-// lineServer answers each line with its name and the line, and adds one more line when the client stops
-// sending.
+// lineServer answers each line with its name and the line, and adds one more line when the client stops sending.
 type lineServer struct {
 	instance example.Instance
 	net.Listener
@@ -135,13 +134,11 @@ func TestBackendsTakeTurnsAndDeadOnesAreLeftOut(t *testing.T) {
 
 	b.servers["a"].stop() // refuses connections
 	g.Expect(b.answers(t, 9)).To(And(HaveLen(2), HaveKey("b"), HaveKey("c")), "a connection was lost with a backend that refuses")
-	_, err := b.cloud.ChangeInstance(b.servers["b"].instance.ID, "", example.Stopped)
-	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(b.cloud.ChangeInstance(b.servers["b"].instance.ID, "", example.Stopped)).Error().NotTo(HaveOccurred())
 	g.Expect(b.answers(t, 9)).To(Equal(map[string]int{"c": 9}), "a connection was lost with an instance that is off")
 	g.Expect(b.cloud.DeleteInstance(b.servers["c"].instance.ID)).To(Succeed())
 	g.Expect(b.answers(t, 2)).To(Equal(map[string]int{"none": 2}))
-	_, err = b.cloud.ChangeInstance(b.servers["b"].instance.ID, "", example.Running)
-	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(b.cloud.ChangeInstance(b.servers["b"].instance.ID, "", example.Running)).Error().NotTo(HaveOccurred())
 	g.Expect(b.answers(t, 3)).To(Equal(map[string]int{"b": 3}))
 }
 

@@ -12,11 +12,7 @@ ABOUT = {resource: subject for subject, resource in SUBJECTS.items()}
 
 
 class Failure(Exception):
-    """An error with a code of the protocol."""
-
-    def __init__(self, code, message):
-        super().__init__(message)
-        self.code = code
+    """An error: a code of the protocol, and a message."""
 
 
 class Driver:
@@ -34,7 +30,7 @@ class Driver:
             raise Failure("not-found" if error.code == 404 else "failed", json.load(error)["error"]["message"]) from error
 
     def Describe(self, protocol):
-        return {"protocol": 1, "interfaces": ["Renamer", "Router", "Recorder", "Faulty", "Limiter"]}
+        return {"protocol": 1, "interfaces": ["Renamer", "Router", "Recorder", "Faulty", "Limiter", "Dumper"]}
 
     def Start(self, providerPrefix, userAgent, servers, loadBalancers, **_):
         self.prefix, self.agent = providerPrefix or "example://", userAgent or "example-ccm"
@@ -117,7 +113,7 @@ class Driver:
                 "pass": fault.get("pass", 0),
                 "reads": calls == "read", "writes": calls == "write", "about": SUBJECTS.get(about, about) or ""}, control=True)["name"]
         except Failure as failure:
-            raise Failure("unsupported", str(failure)) from failure
+            raise Failure("unsupported", failure.args[1]) from failure
 
     def Met(self, name):
         for fault in self.http("GET", "/faults", control=True)["faults"]:
@@ -127,6 +123,9 @@ class Driver:
 
     def RemoveFault(self, name):
         self.http("DELETE", "/faults/" + name, control=True)
+
+    def Dump(self):
+        return json.dumps({"servers": self.Servers(), "loadBalancers": self.LoadBalancers(), "routes": self.Routes()}, indent=1)
 
     def LimitLoadBalancers(self, most):
         self.http("PUT", "/limit", {"most": most}, control=True)
@@ -140,7 +139,7 @@ def main():
         try:
             answer["result"] = getattr(driver, call["method"])(**call["params"])
         except Failure as failure:
-            answer["error"] = {"code": failure.code, "message": str(failure)}
+            answer["error"] = {"code": failure.args[0], "message": failure.args[1]}
         except Exception as error:  # every call needs an answer
             answer["error"] = {"code": "failed", "message": f'{call["method"]}: {error!r}'}
         print(json.dumps(answer), flush=True)

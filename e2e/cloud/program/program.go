@@ -195,9 +195,7 @@ func (c *program) end() error {
 
 // Close implements cloud.Cloud.
 func (c *program) Close() error {
-	c.close.Do(func() {
-		c.closed = errors.Join(c.call(context.Background(), "Close", struct{}{}, nil), c.end())
-	})
+	c.close.Do(func() { c.closed = errors.Join(c.call(context.Background(), "Close", struct{}{}, nil), c.end()) })
 	return c.closed
 }
 

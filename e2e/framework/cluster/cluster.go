@@ -34,8 +34,7 @@ import (
 type Options struct {
 	// Programs is the folder with the programs to run. If empty, FindPrograms finds it.
 	Programs string
-	// LogDir keeps the programs' output in <program>.log files after Stop. Empty
-	// means a temporary folder that Stop deletes.
+	// LogDir keeps the programs' output in <program>.log files after Stop. Empty means a temporary folder that Stop deletes.
 	LogDir string
 	// PodCIDR is the range of all pod CIDRs. Zero means 10.244.0.0/16.
 	PodCIDR netip.Prefix
@@ -65,8 +64,7 @@ type Cluster struct {
 	RESTConfig *rest.Config
 	// Client uses RESTConfig.
 	Client kubernetes.Interface
-	// Kubeconfig is the path of a file with an administrator's access, for other
-	// processes.
+	// Kubeconfig is the path of a file with an administrator's access, for other processes.
 	Kubeconfig string
 	// Version is the API server's release, such as "v1.37.1".
 	Version string
@@ -86,8 +84,7 @@ type Cluster struct {
 	stop      func() error
 }
 
-// Existing uses the cluster that the kubeconfig file at path leads to. Stop
-// leaves that cluster alone.
+// Existing uses the cluster that the kubeconfig file at path leads to. Stop leaves that cluster alone.
 func Existing(path string) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {

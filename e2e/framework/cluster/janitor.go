@@ -51,10 +51,8 @@ func hireJanitor(dir string) (*janitor, error) {
 	return j, nil
 }
 
-// wrap writes a script that notes its process number for the janitor under the
-// name and then becomes the program at path. It is for programs that envtest
-// starts. When the janitor is gone, and the folder with it, the script
-// refuses to start anything.
+// wrap writes a script that notes its process number for the janitor under the name and then becomes the program at path. It is for
+// programs that envtest starts. When the janitor is gone, and the folder with it, the script refuses to start anything.
 func (j *janitor) wrap(name, path string) (string, error) {
 	script := filepath.Join(j.dir, name)
 	note := filepath.Join(j.pids, name)

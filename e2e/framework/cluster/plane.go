@@ -27,8 +27,7 @@ func (c *Cluster) startPlane(ctx context.Context, options Options) (err error) {
 	if err != nil {
 		return err
 	}
-	// envtest takes no context: a cancelled start kills the programs, so that the attempt under way
-	// fails.
+	// envtest takes no context: a cancelled start kills the programs, so that the attempt under way fails.
 	defer context.AfterFunc(ctx, func() { _ = c.janitor.end("kube-apiserver", "etcd") })()
 	for attempt := 1; ; attempt++ {
 		var plane *envtest.ControlPlane
@@ -58,8 +57,7 @@ func (c *Cluster) startPlane(ctx context.Context, options Options) (err error) {
 	return err
 }
 
-// newPlane describes the two programs to envtest, with everything they write
-// below the cluster's folder.
+// newPlane describes the two programs to envtest, with everything they write below the cluster's folder.
 func (c *Cluster) newPlane(attempt int, etcdPath, apiServerPath string, options Options) (*envtest.ControlPlane, error) {
 	folder := func(name string) (string, error) {
 		path := filepath.Join(c.dir, name+"-"+strconv.Itoa(attempt))
@@ -77,8 +75,7 @@ func (c *Cluster) newPlane(attempt int, etcdPath, apiServerPath string, options 
 	apiServer.Configure().
 		Set("service-cluster-ip-range", serviceCIDR).
 		Set("authorization-mode", "Node", "RBAC").
-		// envtest switches the ServiceAccount plug-in off because it has no
-		// controller manager that makes the accounts. We have one.
+		// envtest switches the ServiceAccount plug-in off because it has no controller manager that makes the accounts. We have one.
 		Disable("disable-admission-plugins").
 		// It would fail each 10 s: endpoints may not be loopback addresses.
 		Set("endpoint-reconciler-type", "none")

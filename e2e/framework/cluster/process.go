@@ -25,8 +25,7 @@ type Command struct {
 	Env []string
 }
 
-// Process is a program that Run started. Its methods may be called at any time
-// from any goroutine.
+// Process is a program that Run started. Its methods may be called at any time from any goroutine.
 type Process struct {
 	name string
 	log  string
@@ -35,9 +34,8 @@ type Process struct {
 	err  error // set before done is closed
 }
 
-// Run starts a program. It ends with Stop or Kill, with the cluster, or with the
-// calling process, whichever is first. Its output goes to <Name>.log in LogDir.
-// It needs an embedded control plane.
+// Run starts a program. It ends with Stop or Kill, with the cluster, or with the calling process, whichever is first. Its output goes to
+// <Name>.log in LogDir. It needs an embedded control plane.
 func (c *Cluster) Run(command Command) (*Process, error) {
 	if c.janitor == nil {
 		return nil, errors.New("cannot run a process: the cluster is not embedded")
@@ -61,8 +59,7 @@ func (c *Cluster) Run(command Command) (*Process, error) {
 	//nolint:noctx // it lives until Stop, Kill or the end of the cluster, not as long as a call
 	p.cmd = exec.Command(command.Path, command.Args...)
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = command.Env, output, output
-	// The new process group keeps a terminal's Ctrl-C away, so that the process outlives the spec
-	// that uses it.
+	// The new process group keeps a terminal's Ctrl-C away, so that the process outlives the spec that uses it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot start %s: %w", command.Name, err), output.Close())
@@ -97,8 +94,7 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// ExitCode returns the exit code of a process that exited by itself. It returns -1 if the process
-// still runs or a signal ended it.
+// ExitCode returns the exit code of a process that exited by itself. It returns -1 if the process still runs or a signal ended it.
 func (p *Process) ExitCode() int {
 	if !exited(p) {
 		return -1

@@ -31,8 +31,7 @@ func (b *backend) handler(at socket) http.Handler {
 	})
 }
 
-// servicePort returns the name and number of the Service's port that has the node port; service is nil if it has
-// just gone.
+// servicePort returns the name and number of the Service's port that has the node port; service is nil if it has just gone.
 func servicePort(service *corev1.Service, nodePort int32) (name string, number int32) {
 	if service == nil {
 		return "", 0

@@ -206,10 +206,8 @@ func (b *backend) listen(at socket) (*http.Server, error) {
 	return server, nil
 }
 
-// close ends a server, so that new connections are refused when it returns.
-// Requests under way may end when a port is removed, since a real node continues
-// to translate connections that it knows, but not when the node is powered off. The
-// lock must be held.
+// close ends a server, so that new connections are refused when it returns. Requests under way may end when a port is removed, since a real
+// node continues to translate connections that it knows, but not when the node is powered off. The lock must be held.
 func (b *backend) close(server *http.Server) {
 	if !b.up {
 		_ = server.Close()

@@ -67,8 +67,7 @@ func open(n *Node) func() []int {
 
 // update replaces the Service in the API.
 func update(g Gomega, client *fake.Clientset, s *corev1.Service) {
-	_, err := client.CoreV1().Services(s.Namespace).Update(context.Background(), s, metav1.UpdateOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(client.CoreV1().Services(s.Namespace).Update(context.Background(), s, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
 }
 
 // ask sends a request and returns the node's answer.

@@ -47,26 +47,23 @@ type ServerEvent struct {
 
 // ServerEvents is the source of a Fleet's events.
 type ServerEvents interface {
-	// WatchServers returns a channel of events. It delivers a created event for each existing
-	// server, followed by a started event if the server runs. All later events follow without a
-	// gap, and those of one server in their order. The channel is closed when ctx ends or the
-	// source does.
+	// WatchServers returns a channel of events. It delivers a created event for each existing server, followed by a started event if the
+	// server runs. All later events follow without a gap, and those of one server in their order. The channel is closed when ctx ends or
+	// the source does.
 	WatchServers(ctx context.Context) (<-chan ServerEvent, error)
 }
 
 // FleetOptions shapes a Fleet.
 type FleetOptions struct {
-	// Spec decides the kind of node for a server, and whether it is one at all: false leaves the
-	// server alone. Nil makes a node of each. Name and Addresses are the server's unless they are
-	// set. It is asked at the first start of each server.
+	// Spec decides the kind of node for a server, and whether it is one at all: false leaves the server alone. Nil makes a node of each.
+	// Name and Addresses are the server's unless they are set. It is asked at the first start of each server.
 	Spec func(Server) (Spec, bool)
 	// Log gets problems. If nil, they are not logged.
 	Log *slog.Logger
 }
 
-// Fleet keeps a Node for each cloud server: the node of a started server runs, that of a
-// stopped server is off, that of a deleted server ends. Node objects are never
-// deleted here. All methods may be called at any time from any goroutine.
+// Fleet keeps a Node for each cloud server: the node of a started server runs, that of a stopped server is off, that of a deleted server
+// ends. Node objects are never deleted here. All methods may be called at any time from any goroutine.
 type Fleet struct {
 	ctx     context.Context
 	client  kubernetes.Interface
@@ -81,8 +78,7 @@ type Fleet struct {
 	proxy map[types.NamespacedName]bool
 }
 
-// StartFleet follows events until Stop is called, ctx ends, or the events end.
-// The nodes live until Stop, or until ctx ends.
+// StartFleet follows events until Stop is called, ctx ends, or the events end. The nodes live until Stop, or until ctx ends.
 func StartFleet(ctx context.Context, client kubernetes.Interface, events ServerEvents, options FleetOptions) (*Fleet, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -128,8 +124,7 @@ func (f *Fleet) Stop() {
 	f.world.stop()
 }
 
-// Node returns the node of that name, or nil. If several servers had the name, it returns the node
-// of the last.
+// Node returns the node of that name, or nil. If several servers had the name, it returns the node of the last.
 func (f *Fleet) Node(name string) *Node {
 	for _, n := range f.Nodes() {
 		if n.Name() == name {
@@ -211,9 +206,8 @@ func (f *Fleet) boot(server Server) {
 	n.PowerOn()
 }
 
-// SetLocalEndpoints says how many pods of the Service each node has, by the
-// node's name, now and in future; nodes that are not named have none. See
-// Node.SetLocalEndpoints.
+// SetLocalEndpoints says how many pods of the Service each node has, by the node's name, now and in future; nodes that are not named have
+// none. See Node.SetLocalEndpoints.
 func (f *Fleet) SetLocalEndpoints(service types.NamespacedName, pods map[string]int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -319,7 +319,7 @@ func TestIncidentsAndBudgetsHaveTheirOwnSections(t *testing.T) {
 	s := openReport(t, cannedRuns(), report.Options{}, "")
 	s.Click("Incidents")
 	s.Sees(
-		"ccm-from-scratch on embedded survives 3 of 3 incidents", "another-ccm on kind survives 1 of 2 incidents", "survived",
+		"ccm-from-scratch on embedded survives 3 of 3 incidents", "another-ccm on kind survives 1 of 1 incidents", "survived",
 		"calls to the API: 31 in 12 s", "requests of users: 240 answered, 0 lost", "no request met the fault",
 	)
 	s.Look("report-incidents")

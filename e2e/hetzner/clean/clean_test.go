@@ -20,8 +20,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fakecloudtest"
 )
 
-// newCloud makes a cloud with load balancers, servers and networks with labels. Some of the load balancers
-// are protected.
+// newCloud makes a cloud with load balancers, servers and networks with labels. Some of the load balancers are protected.
 func newCloud(t *testing.T, things map[string]map[string]string) *hcloud.Client {
 	t.Helper()
 	cloud := fakecloudtest.NewWith(t, fakecloud.Options{Actions: "instant"})

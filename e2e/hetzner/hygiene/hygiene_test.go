@@ -34,8 +34,7 @@ type end struct {
 	// send it to, or to the script alone.
 	signal syscall.Signal
 	toAll  bool
-	// says must be in the summary. If empty, no process is left that could write a summary or delete a compiler's
-	// files.
+	// says must be in the summary. If empty, no process is left that could write a summary or delete a compiler's files.
 	says string
 }
 

@@ -25,8 +25,7 @@ var _ = Describe("A CCM in a pod", Ordered, framework.Alone(), Label(framework.R
 		env.Services.Create(ctx, "web")
 		env.Services.AwaitIngress(ctx, "web")
 	})
-	// continues calls end to end the CCM. It checks that the CCM changes nothing afterwards, and
-	// that it works again.
+	// continues calls end to end the CCM. It checks that the CCM changes nothing afterwards, and that it works again.
 	continues := func(ctx context.Context, end func()) {
 		GinkgoHelper()
 		env.CCM.AwaitIdle(ctx) // after the last change of the port it still cleans up
@@ -38,10 +37,7 @@ var _ = Describe("A CCM in a pod", Ordered, framework.Alone(), Label(framework.R
 		changePort(ctx, env, port)
 	}
 	// only returns the only pod.
-	only := func(ctx context.Context) corev1.Pod {
-		GinkgoHelper()
-		return env.CCM.AwaitPods(ctx, 1)[0]
-	}
+	only := func(ctx context.Context) corev1.Pod { GinkgoHelper(); return env.CCM.AwaitPods(ctx, 1)[0] }
 
 	It("continues after it was killed", func(ctx SpecContext) {
 		was := only(ctx)
@@ -84,7 +80,7 @@ var _ = Describe("A CCM in two pods", framework.Alone(), Label(framework.RealNod
 			identity, pod := env.CCM.Leader(ctx)
 			Expect(identity == first || pod.UID == other.UID).To(BeTrue(), "%s is neither the old leader nor the other", identity)
 			return identity
-		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).ShouldNot(Equal(first))
+		}).WithContext(ctx).ShouldNot(Equal(first))
 		env.CCM.AwaitIdle(ctx)
 		Expect(hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "nothing had changed")
 		changePort(ctx, env, framework.Port+1)
@@ -127,8 +123,7 @@ var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), fra
 			names = append(names, name)
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
-			Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
-				WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(env.Routes.Of(ctx, name, server)))
+			Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).Should(ContainElement(env.Routes.Of(ctx, name, server)))
 			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 		})
 	})

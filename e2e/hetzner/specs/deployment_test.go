@@ -55,21 +55,18 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 		}
 
 		By("asking for health as a kubelet does, without credentials")
-		Eventually(func() (int, error) { return status(ctx, address, "/healthz", "") }).
-			WithContext(ctx).WithTimeout(framework.Timeout).Should(Equal(http.StatusOK))
+		Eventually(func() (int, error) { return status(ctx, address, "/healthz", "") }).WithContext(ctx).Should(Equal(http.StatusOK))
 	})
 
 	It("shows its metrics only to accounts that RBAC allows to read them", func(ctx SpecContext) {
 		env := hetzner.NewEnv(ctx, hetzner.Options{NoCCM: true})
 		address, _ := deployed(ctx, env)
-		Eventually(func() (int, error) { return status(ctx, address, "/healthz", "") }).
-			WithContext(ctx).WithTimeout(framework.Timeout).Should(Equal(http.StatusOK))
+		Eventually(func() (int, error) { return status(ctx, address, "/healthz", "") }).WithContext(ctx).Should(Equal(http.StatusOK))
 
 		reader, stranger := account(ctx, env, "reader"), account(ctx, env, "stranger")
 		allow(ctx, env, "reader", rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
 		// The CCM caches the permissions of an account for a few seconds.
-		Eventually(func() (int, error) { return status(ctx, address, "/metrics", reader) }).
-			WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Equal(http.StatusOK))
+		Eventually(func() (int, error) { return status(ctx, address, "/metrics", reader) }).WithContext(ctx).Should(Equal(http.StatusOK))
 		Expect(status(ctx, address, "/metrics", stranger)).To(Equal(http.StatusForbidden))
 		Expect(status(ctx, address, "/metrics", "")).To(Equal(http.StatusForbidden))
 		Expect(status(ctx, address, "/metrics", "no token of this cluster")).To(Equal(http.StatusUnauthorized))

@@ -91,8 +91,7 @@ type injected struct {
 	failure       failure
 	reads, writes string
 	removes       []func()
-	// complaints counts the CCM's messages that an action is still running; before is the count when the failure was
-	// injected.
+	// complaints counts the CCM's messages that an action is still running; before is the count when the failure was injected.
 	complaints func() int
 	before     int
 }
@@ -123,8 +122,7 @@ func (t *injected) await(ctx SpecContext) {
 	}
 	t.env.Cloud.Faults.Await(ctx, t.writes, 1)
 	if t.failure.hangs {
-		Eventually(t.complaints).WithContext(ctx).
-			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">", t.before))
+		Eventually(t.complaints).WithContext(ctx).Should(BeNumerically(">", t.before))
 		t.remove()
 		Expect(t.env.Cloud.Fake.ResumeActions(ctx)).To(BeNumerically(">", 0))
 	}
@@ -189,11 +187,13 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 				injection.remove()
 
 				env.CCM.AwaitIdle(ctx)
-				all := env.LoadBalancers.List(ctx)
-				Expect(all).To(HaveLen(1))
-				Expect(all[0].ID).To(Equal(id))
-				Expect(hetzner.ListenPorts(all[0])).To(Equal([]int{9090}))
-				Expect(hetzner.TargetIDs(all[0])).To(Equal(hetzner.IDs(servers...)))
+				Eventually(func(g Gomega) {
+					all := env.LoadBalancers.List(ctx)
+					g.Expect(all).To(HaveLen(1))
+					g.Expect(all[0].ID).To(Equal(id))
+					g.Expect(hetzner.ListenPorts(all[0])).To(Equal([]int{9090}))
+					g.Expect(hetzner.TargetIDs(all[0])).To(Equal(hetzner.IDs(servers...)))
+				}).WithContext(ctx).Should(Succeed())
 			}, entries())
 
 		DescribeTable("creates and deletes the routes of nodes, and no others, despite", framework.Needs(framework.NodeRoutes),
@@ -313,7 +313,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 				}
 				env.Routes.AwaitExactly(ctx, kept...)
 				env.CCM.AwaitIdle(ctx)
-				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
+				Eventually(env.LoadBalancers.List).WithContext(ctx).Should(HaveLen(2))
 				env.Routes.AwaitExactly(ctx, kept...)
 			})
 	})

@@ -86,7 +86,7 @@ func rehearseWithoutCertificates(ctx SpecContext) {
 	card.End(ctx)
 	env.Services.Update(ctx, "web", wantHTTPS("www.example.com"))
 	awaitHTTPS(ctx, env, "web", "www.example.com", env.Cloud.Roots(ctx))
-	Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+	Eventually(env.Cloud.Certificates).WithArguments(ctx).
 		Should(HaveExactElements(HaveField("DomainNames", ConsistOf("www.example.com"))), "the failed certificate is still there")
 	if result := load.Since(ctx, begin, "during and after the incident"); len(result.Lost) > 0 {
 		card.Wrong("requests to the port that was there: %v", result)

@@ -29,8 +29,7 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 				env.Nodes.Crash(ctx, env.Nodes.Simulated(name))
 			}
 			before, start := env.CCM.ServerReads(), time.Now()
-			Eventually(func() int { return env.CCM.ServerReads() - before }).
-				WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">=", 3))
+			Eventually(func() int { return env.CCM.ServerReads() - before }).WithContext(ctx).Should(BeNumerically(">=", 3))
 			Expect(env.CCM.ServerReads()-before).To(BeNumerically("<=", 1+int(time.Since(start)/ttl)), "calls in %v", time.Since(start))
 		})
 

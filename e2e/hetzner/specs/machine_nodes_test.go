@@ -93,9 +93,7 @@ var _ = Describe("The MachineDeployment of the example", exampleMachines(), Orde
 		p.env.Machines.Delete(ctx, p.name)
 		Expect(serverNames(ctx, p.env)).NotTo(ContainElement(p.names[0]))
 		p.env.Nodes.AwaitGone(ctx, p.names[0])
-		Eventually(func() []string { return p.env.Routes.List(ctx) }).WithContext(ctx).WithTimeout(framework.Timeout).
-			WithPolling(framework.Polling).
-			ShouldNot(ContainElement(route))
+		Eventually(func() []string { return p.env.Routes.List(ctx) }).WithContext(ctx).ShouldNot(ContainElement(route))
 	})
 })
 

@@ -37,8 +37,7 @@ var _ = Describe("A MachineDeployment", framework.Needs(framework.Machines, fram
 				names := env.Machines.Await(ctx, "pool", n)
 				env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 				Expect(serverNames(ctx, env)).To(ConsistOf(names))
-				Eventually(func() int { return len(env.Routes.List(ctx)) }).WithContext(ctx).WithTimeout(framework.Timeout).Should(Equal(n),
-					"routes")
+				Eventually(func() int { return len(env.Routes.List(ctx)) }).WithContext(ctx).Should(Equal(n), "routes")
 				for _, name := range names {
 					Expect(env.Nodes.Get(ctx, name).Labels).To(HaveKeyWithValue("example.org/pool", "pool"))
 				}
@@ -67,7 +66,7 @@ var _ = Describe("A machine controller in two processes", framework.Needs(framew
 			Expect(was).NotTo(BeEmpty())
 
 			second := env.Machines.Start(ctx, elects...)
-			Eventually(second.Log).WithContext(ctx).WithTimeout(framework.Timeout).Should(ContainSubstring("acquire leader lease"))
+			Eventually(second.Log).WithContext(ctx).Should(ContainSubstring("acquire leader lease"))
 			env.Machines.Scale(ctx, "pool", 2)
 			env.Machines.Await(ctx, "pool", 2)
 			Expect(leader()).To(Equal(was))

@@ -39,8 +39,7 @@ func (p production) initialize(ctx context.Context, servers ...*hcloud.Server) {
 			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints,
 				func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
 			n.Labels[corev1.LabelTopologyRegion], n.Labels[corev1.LabelTopologyZone] = hetzner.Location, hetzner.Location+"-dc14"
-			_, err := p.env.Kube.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
-			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(p.env.Kube.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
 		})
 	}
 }
@@ -83,8 +82,7 @@ func (p production) servers(ctx context.Context) (ids []int64) {
 	for _, n := range nodes.Items {
 		var id int64
 		if number, known := strings.CutPrefix(n.Spec.ProviderID, productionPrefix); known {
-			_, err := fmt.Sscan(number, &id)
-			Expect(err).NotTo(HaveOccurred())
+			Expect(fmt.Sscan(number, &id)).Error().NotTo(HaveOccurred())
 			ids = append(ids, id)
 		}
 	}

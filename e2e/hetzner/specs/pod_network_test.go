@@ -34,7 +34,7 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 			g.Expect(err).NotTo(HaveOccurred())
 			answered[answer.Node] = answer
 			g.Expect(answered).To(And(HaveKey(here.Spec.NodeName), HaveKey(there.Spec.NodeName)))
-		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Expect(framework.Host(answered[there.Spec.NodeName].Client)).To(Equal(here.Status.PodIP))
 	})
 
@@ -71,9 +71,8 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 			"a pod on a node with a route")
 
 		remove()
-		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
-			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(route))
-		Eventually(ask).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Equal(there.Spec.NodeName))
+		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).Should(ContainElement(route))
+		Eventually(ask).WithContext(ctx).Should(Equal(there.Spec.NodeName))
 		env.Nodes.Await(ctx, workers[1].Name, func(g Gomega, n *corev1.Node) {
 			g.Expect(n).NotTo(framework.HaveTaint(corev1.TaintNodeNetworkUnavailable))
 		})
@@ -100,7 +99,7 @@ var _ = Describe("A Floating IP", Label(framework.RealNodes, framework.FakeOnly,
 					return err.Error()
 				}
 				return answer.Node
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainSubstring(where))
+			}).WithContext(ctx).Should(ContainSubstring(where))
 		}
 		const nowhere = "no route to host"
 

@@ -57,7 +57,7 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 				}
 				g.Expect(answered).To(Equal(each))
 				g.Expect(peers).To(HaveLen(1), "the load balancer's address")
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+			}).WithContext(ctx).Should(Succeed())
 		})
 
 	DescribeTable("loses no request while the pods are replaced one by one", framework.Long,
@@ -168,8 +168,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 			AddReportEntry("time from the order of the server until it is Ready", time.Since(begin).String())
 
 			route = env.Routes.Of(ctx, name, server)
-			Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
-				WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(route))
+			Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).Should(ContainElement(route))
 			targets(ctx, "healthy")
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, append([]string{name}, others...)...)
 			AddReportEntry("time from the order of the server until it answers", time.Since(begin).String())
@@ -178,8 +177,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 
 		It("has metadata that its pods read", func(ctx SpecContext) {
 			pod := env.Pods.Await(ctx, "web", name)
-			Eventually(func() (string, error) { return env.Pods.Fetch(ctx, pod, hetzner.MetadataURL+"instance-id") }).WithContext(ctx).
-				WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Equal(fmt.Sprint(server.ID)))
+			Eventually(func() (string, error) { return env.Pods.Fetch(ctx, pod, hetzner.MetadataURL+"instance-id") }).WithContext(ctx).Should(Equal(fmt.Sprint(server.ID)))
 			Expect(env.Pods.Fetch(ctx, pod, hetzner.MetadataURL+"hostname")).To(Equal(name))
 		})
 
@@ -225,8 +223,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 			gone := time.Now()
 			env.Nodes.AwaitGone(ctx, name)
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(others...))
-			Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
-				WithTimeout(framework.Timeout).WithPolling(framework.Polling).ShouldNot(ContainElement(route))
+			Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).ShouldNot(ContainElement(route))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, others...)
 			load.AwaitAnswers(ctx, gone, 40)
 			for _, r := range load.Since(ctx, begin, "around the deletion").Lost {

@@ -84,8 +84,7 @@ func (m crashPoint) killsCCM(ctx context.Context, env *hetzner.Env, act func()) 
 	act()
 	arrived(ctx)
 	if m.carriedOut != nil {
-		Eventually(func() bool { return m.carriedOut(ctx, env) }).WithContext(ctx).
-			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(), "the request was not carried out")
+		Eventually(func() bool { return m.carriedOut(ctx, env) }).WithContext(ctx).Should(BeTrue(), "the request was not carried out")
 	}
 	env.CCM.Crash(ctx)
 }

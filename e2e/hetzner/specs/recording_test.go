@@ -55,6 +55,6 @@ var _ = Describe("A recording of the CCM", Label("process", "service", "fake-onl
 
 		verify, err := gexec.Start(exec.CommandContext(ctx, program, "verify", dir), GinkgoWriter, GinkgoWriter)
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(verify).WithContext(ctx).WithTimeout(framework.Timeout).Should(gexec.Exit(0))
+		Eventually(verify).WithContext(ctx).Should(gexec.Exit(0))
 	})
 })

@@ -65,7 +65,7 @@ var _ = Describe("A server that is attached to its networks after it was created
 					now, _, err := cloud.GetByID(ctx, server.ID)
 					g.Expect(err).NotTo(HaveOccurred())
 					g.Expect(now.Status).To(Equal(want))
-				}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+				}).WithContext(ctx).Should(Succeed())
 			}
 			status(hcloud.ServerStatusRunning)
 			rebuilt, _, err := cloud.RebuildWithResult(ctx, server, hcloud.ServerRebuildOpts{Image: &hcloud.Image{Name: "debian-13"}})
@@ -136,8 +136,7 @@ func ownNetwork(ctx context.Context, env *hetzner.Env, name string) *hcloud.Netw
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) {
-		_, err := env.Cloud.Client.Network.Delete(ctx, n)
-		Expect(err).NotTo(HaveOccurred())
+		Expect(env.Cloud.Client.Network.Delete(ctx, n)).Error().NotTo(HaveOccurred())
 	})
 	return n
 }

@@ -98,8 +98,7 @@ var _ = Describe("The budget of API calls for a Service", framework.Needs(framew
 			By("deleting")
 			env.Services.Delete(ctx, "web")
 			env.Services.AwaitGone(ctx, "web")
-			// The service controller asks whether there is something before it has it deleted: twice find,
-			// delete, action, certificates.
+			// The service controller asks whether there is something before it has it deleted: twice find, delete, action, certificates.
 			Expect(framework.RecordFigure(speclist.RequestsDropService, "requests", calls())).To(BeNumerically("<=", 5))
 		})
 

@@ -98,7 +98,7 @@ func awaitHTTPS(ctx SpecContext, env *hetzner.Env, service, domain string, roots
 		g.Expect(answer.Host).To(Equal(domain))
 		g.Expect(answer.Service).To(Equal(env.Services.Namespace + "/" + service))
 		g.Expect(answer.Headers.Get("X-Forwarded-Proto")).To(Equal("https"))
-	}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), func() {
@@ -117,8 +117,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 	It("is served with an uploaded certificate", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
 		ca := newAuthority()
 		ca.upload(ctx, env, env.Unique("shop"), domain)
-		env.Services.Create(ctx, "web",
-			https(map[string]string{"certificate-type": "uploaded", "http-certificates": env.Unique("shop")}))
+		env.Services.Create(ctx, "web", https(map[string]string{"certificate-type": "uploaded", "http-certificates": env.Unique("shop")}))
 		awaitHTTPS(ctx, env, "web", domain, ca.roots())
 	})
 
@@ -126,8 +125,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		framework.Needs(framework.UploadedCertificates, framework.HTTP, framework.SettingUpdates), func(ctx SpecContext) {
 			ca := newAuthority()
 			first := ca.upload(ctx, env, env.Unique("shop"), domain)
-			env.Services.Create(ctx, "web",
-				https(map[string]string{"http-certificates": env.Unique("shop"), "http-redirect-http": "true"}))
+			env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Unique("shop"), "http-redirect-http": "true"}))
 			awaitHTTPS(ctx, env, "web", domain, ca.roots())
 
 			By("asking without TLS")
@@ -146,8 +144,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			env.Services.Update(ctx, "web",
 				annotate(map[string]string{"http-certificates": env.Unique("shop-2"), "http-redirect-http": ""}))
 			awaitHTTPS(ctx, env, "web", domain, other.roots())
-			Eventually(env.Traffic.Closed).WithArguments(ctx, address,
-				80).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
+			Eventually(env.Traffic.Closed).WithArguments(ctx, address, 80).Should(BeTrue())
 
 			By("deleting the Service, which leaves the uploaded certificates")
 			env.Services.Delete(ctx, "web")
@@ -161,8 +158,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		ca.upload(ctx, env, env.Unique("shop"), domain)
 		env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			s.Spec.Ports = append(s.Spec.Ports, framework.ServicePort(443))
-			annotate(map[string]string{"protocol.443": "https", "http-certificates.443": env.Unique("shop"),
-				"protocol.444": "http"})(s)
+			annotate(map[string]string{"protocol.443": "https", "http-certificates.443": env.Unique("shop"), "protocol.444": "http"})(s)
 		})
 		awaitHTTPS(ctx, env, "web", domain, ca.roots())
 		address := env.Services.AwaitIngress(ctx, "web")
@@ -184,8 +180,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			ca := newAuthority()
 			ca.upload(ctx, env, env.Unique("shop"), domain)
 			ca.upload(ctx, env, env.Unique("blog"), "blog.example.com")
-			env.Services.Create(ctx, "web",
-				https(map[string]string{"http-certificates": env.Unique("shop") + ", " + env.Unique("blog")}))
+			env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Unique("shop") + ", " + env.Unique("blog")}))
 			awaitHTTPS(ctx, env, "web", domain, ca.roots())
 			awaitHTTPS(ctx, env, "web", "blog.example.com", ca.roots())
 		})
@@ -216,7 +211,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			By("asking for other domains")
 			env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": "new." + domain}))
 			awaitHTTPS(ctx, env, "web", "new."+domain, env.Cloud.Roots(ctx))
-			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+			Eventually(env.Cloud.Certificates).WithArguments(ctx).
 				Should(HaveExactElements(HaveField("DomainNames", ConsistOf("new."+domain))), "the replaced certificate is still there")
 
 			By("deleting the Service")
@@ -233,8 +228,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			awaitHTTPS(ctx, env, "web", domain, env.Cloud.Roots(ctx))
 			env.Services.Update(ctx, "web", annotate(map[string]string{"protocol": "tcp"}))
 			env.Traffic.AwaitAnswer(ctx, "web", env.Services.AwaitIngress(ctx, "web"), 443)
-			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
-				Should(BeEmpty())
+			Eventually(env.Cloud.Certificates).WithArguments(ctx).Should(BeEmpty())
 		})
 
 	It("says why a managed certificate is not issued, and is served when the domains are corrected",
@@ -248,7 +242,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 			env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": domain}))
 			awaitHTTPS(ctx, env, "web", domain, env.Cloud.Roots(ctx))
-			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+			Eventually(env.Cloud.Certificates).WithArguments(ctx).
 				Should(HaveExactElements(HaveField("DomainNames", ConsistOf(domain))), "the failed certificate is still there")
 		})
 
@@ -284,7 +278,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 				nodes[answer.Node] = true
 			}
 			g.Expect(nodes).To(HaveLen(2))
-		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 	})
 
 	It("changes from TCP with the same address, and shows pods the client in a header", framework.Needs(framework.HTTP),
@@ -301,7 +295,7 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 				answer, err := env.Traffic.GetURL(ctx, client, framework.URL("http", address, framework.Port))
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(answer.Headers.Get("X-Forwarded-For")).To(Equal(from.String()))
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+			}).WithContext(ctx).Should(Succeed())
 			Expect(hetzner.ServiceOn(env.LoadBalancers.Of(ctx, "web"), framework.Port).HTTP.TimeoutIdle).To(Equal(90 * time.Second))
 			Expect(env.Services.AwaitIngress(ctx, "web")).To(Equal(address))
 		})

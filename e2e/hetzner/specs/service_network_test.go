@@ -23,9 +23,7 @@ func privateAddresses(lb *hcloud.LoadBalancer) []string {
 var _ = Describe("A Service in a private network", Label("service", "dataplane"), func() {
 	var env *hetzner.Env
 
-	BeforeEach(func(ctx SpecContext) {
-		env = hetzner.NewEnv(ctx, hetzner.Options{})
-	})
+	BeforeEach(func(ctx SpecContext) { env = hetzner.NewEnv(ctx, hetzner.Options{}) })
 
 	It("is served by nodes without public addresses, without an annotation", framework.Needs(framework.PrivateNodes),
 		Label(framework.OwnCloud), func(ctx SpecContext) {
@@ -196,7 +194,7 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(answer.ProxyProtocol).To(BeZero())
 				g.Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeVIP))
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+			}).WithContext(ctx).Should(Succeed())
 		})
 
 	It("has no private settings without HCLOUD_NETWORK, and says so when they are asked for", framework.Needs(framework.SettingEvents),

@@ -155,9 +155,7 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 		}
 		shows := func(want []corev1.LoadBalancerIngress) {
 			GinkgoHelper()
-			env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
-				g.Expect(s.Status.LoadBalancer.Ingress).To(Equal(want))
-			})
+			env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) { g.Expect(s.Status.LoadBalancer.Ingress).To(Equal(want)) })
 		}
 		shows(ingress(v4, v6, private))
 		before := hetzner.Settings(env.LoadBalancers.Of(ctx, "web"))

@@ -17,9 +17,7 @@ import (
 var _ = Describe("The load balancer of a Service", Label("service", "dataplane"), func() {
 	var env *hetzner.Env
 
-	BeforeEach(func(ctx SpecContext) {
-		env = hetzner.NewEnv(ctx, hetzner.Options{})
-	})
+	BeforeEach(func(ctx SpecContext) { env = hetzner.NewEnv(ctx, hetzner.Options{}) })
 
 	It("has the nodes as targets that the node selector chooses, and no others", framework.Needs(framework.NodeSelector),
 		func(ctx SpecContext) {

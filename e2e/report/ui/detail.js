@@ -32,7 +32,8 @@ function result(c, run) {
   return h('section', {}, h('h3', {}, run.title), h('dl', {}, known.filter(([, value]) => value).map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)])),
     c.failure && [h('h3', {}, 'Why it failed'), h('p', {}, `${c.failure.place}, after ${seconds(c.failure.at)}`),
       h('pre', {class: 'message', tabindex: 0, 'data-key': 'message'}, c.failure.message)],
-    c.failure?.timeline ? timeline(c) : steps(c));
+    c.failure?.timeline ? timeline(c) : steps(c),
+    c.failure?.state && [h('h3', {}, 'The cloud after the failure'), h('pre', {tabindex: 0, 'data-key': 'state'}, c.failure.state)]);
 }
 
 function steps(c) {
