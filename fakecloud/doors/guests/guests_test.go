@@ -337,7 +337,9 @@ func TestRescueModeAndARebuildChangeTheWaysIn(t *testing.T) {
 	w.must(err)
 	w.await(again.Action)
 	w.must(w.cloud.Step(t.Context(), 61*time.Minute))
-	w.did(w.client.Server.Reboot(t.Context(), byPassword))
+	before := w.login(byPassword, ssh.Password(password))
+	w.run(before, "reboot", "") // an action would have the cloud look, too
+	_ = before.Wait()
 	w.try("a boot an hour after rescue mode was enabled", byPassword, true, ssh.Password(password))
 
 	rebuilt, _, err := w.client.Server.RebuildWithResult(t.Context(), byPassword, hcloud.ServerRebuildOpts{
