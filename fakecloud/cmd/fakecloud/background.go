@@ -38,7 +38,7 @@ func newStartCommand(lookup func(string) (string, bool)) *cobra.Command {
 			started, err = startServer(cmd.Context(), path, append(args, "--"+backgroundFlag, path), env)
 		}
 		if err == nil {
-			started.warnRealToken(cmd.ErrOrStderr(), lookup)
+			started.warnRealToken(cmd.ErrOrStderr(), lookup, replacedToken)
 			err = started.export(cmd.OutOrStdout(), shellPOSIX)
 		}
 		return named(cmd, err)
@@ -198,16 +198,16 @@ func stopServer(ctx context.Context, flags *clientFlags, out io.Writer) error {
 func newEnvCommand(lookup func(string) (string, bool)) *cobra.Command {
 	var flags clientFlags
 	cmd := &cobra.Command{Use: "env", Short: "Print the lines for a shell that fakecloud start has printed", Args: arguments(0, 0)}
-	asHetzner := cmd.Flags().Bool("as-hetzner", false, "print those for programs that know only "+proxy.APIHost+"; the server's --proxy "+
-		"answers them, until it is stopped")
+	asHetzner := cmd.Flags().Bool("as-hetzner", false, "print those for programs that know only "+proxy.APIHost+"; the --proxy of the "+
+		"server of fakecloud start answers them, until it is stopped")
 	shell := cmd.Flags().String("shell", shellPOSIX, "`shell` that reads them: sh (also bash, zsh), fish or powershell")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, err := flags.server()
 		if err == nil && s == nil {
-			err = errNotStarted
+			err = fmt.Errorf("%w; this command knows no other cloud, but fakecloud exec does", errNotStarted)
 		}
 		if err == nil {
-			s.warnRealToken(cmd.ErrOrStderr(), lookup)
+			s.warnRealToken(cmd.ErrOrStderr(), lookup, replacedToken)
 			if *asHetzner {
 				err = s.exportDoor(cmd.OutOrStdout(), *shell, lookup)
 			} else {

@@ -421,7 +421,7 @@ func TestWarnsOfATokenOfTheRealCloud(t *testing.T) {
 		strings.Repeat("b", 63): false, strings.Repeat("b", 63) + "-": false,
 	} {
 		var out bytes.Buffer
-		(&server{Token: strings.Repeat("a", 64)}).warnRealToken(&out, environment{"HCLOUD_TOKEN": token}.lookup)
+		(&server{Token: strings.Repeat("a", 64)}).warnRealToken(&out, environment{"HCLOUD_TOKEN": token}.lookup, replacedToken)
 		text := out.String()
 		if (text != "") != warn || warn && (!strings.Contains(text, "HCLOUD_ENDPOINT") || strings.Contains(text, token)) {
 			t.Errorf("%q: %s", token, text)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,10 +118,10 @@ The program gets a proxy on a loopback address, which answers for ` + proxy.APIH
 every other host but those of --allow, the authority of the proxy's certificate, and a token of the
 cloud. It finds all of them in variables of its environment. The proxy ends with the program.
 
-The cloud is that of fakecloud start. If none runs, it is the one that the variables HCLOUD_ENDPOINT
-and HCLOUD_TOKEN name, or else the one at ` + defaultListen + ` with the default token. The exit status
-is that of the program: 128 and its number after a signal, 127 if there is no such program, 126 if
-it cannot be run.`,
+The cloud is the one that the variable HCLOUD_ENDPOINT names, with the token of HCLOUD_TOKEN. Without
+the first one, it is that of fakecloud start, or else the one at ` + defaultListen + `; the default token
+is that of fakecloud. The exit status is that of the program: 128 and its number after a signal, 127
+if there is no such program, 126 if it cannot be run.`,
 		Args: arguments(1, math.MaxInt),
 	}
 	cmd.Flags().SetInterspersed(false)
@@ -128,14 +129,15 @@ it cannot be run.`,
 	flags.addStateFile(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := flags.server()
-		if err == nil && s == nil {
-			s = &server{}
-			s.Endpoint, s.Token = "http://"+defaultListen+"/v1", fakecloud.DefaultToken
-			if endpoint, _ := lookup("HCLOUD_ENDPOINT"); endpoint != "" { // else the token may be one of the real cloud
-				s.Endpoint = endpoint
-				s.Token, _ = lookup("HCLOUD_TOKEN")
-			}
-			err = s.answers(cmd.Context())
+		endpoint, _ := lookup("HCLOUD_ENDPOINT") // without it, the token may be one of the real cloud
+		if s == nil || endpoint != "" && endpoint != s.Endpoint {
+			s = &server{Endpoint: cmp.Or(endpoint, "http://"+defaultListen+"/v1"), Token: fakecloud.DefaultToken}
+			err = cmp.Or(err, s.answers(cmd.Context()))
+		}
+		if token, _ := lookup("HCLOUD_TOKEN"); endpoint != "" && token != "" {
+			s.warnRealToken(cmd.ErrOrStderr(), lookup, "The program gets it in seven variables, and one that ignores the proxy talks to "+
+				"the real cloud. Unset the token: without one, it is that of the simulated cloud.")
+			s.Token = token
 		}
 		if err != nil {
 			return named(cmd, err)
@@ -160,8 +162,8 @@ func (s *server) answers(ctx context.Context) error {
 	}
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", at.Host)
 	if err != nil {
-		return fmt.Errorf("no cloud answers at %s: start one with fakecloud start, or name another one with HCLOUD_ENDPOINT and "+
-			"HCLOUD_TOKEN (%w)", s.Endpoint, err)
+		return fmt.Errorf("no cloud answers at %s: start one with fakecloud start and unset HCLOUD_ENDPOINT, or name another "+
+			"one with it (%w)", s.Endpoint, err)
 	}
 	return c.Close()
 }

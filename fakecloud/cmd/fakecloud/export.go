@@ -93,12 +93,12 @@ func looksReal(token string) bool {
 		!strings.ContainsFunc(token, func(r rune) bool { return !letterOrDigit(r) })
 }
 
-// warnRealToken warns if the environment has what looks like a token of the real cloud, which the lines of export replace.
-func (s *server) warnRealToken(w io.Writer, lookup func(string) (string, bool)) {
-	if token, _ := lookup("HCLOUD_TOKEN"); !looksReal(token) || token == s.Token {
-		return
+// warnRealToken warns if the environment has what looks like a token of the real cloud, and says what that means.
+func (s *server) warnRealToken(w io.Writer, lookup func(string) (string, bool), means string) {
+	if token, _ := lookup("HCLOUD_TOKEN"); looksReal(token) && token != s.Token {
+		fmt.Fprintln(w, "fakecloud: warning: HCLOUD_TOKEN looks like a token of the real cloud.", means)
 	}
-	fmt.Fprintln(w, "fakecloud: warning: HCLOUD_TOKEN looks like a token of the real cloud. The lines for the shell replace it, but "+
-		"what runs without them, and has this token, talks to the real cloud, and so does a program that ignores HCLOUD_ENDPOINT. "+
-		"Unset the token first.")
 }
+
+const replacedToken = "The lines for the shell replace it, but what runs without them, and has this token, talks to the real cloud, and so " +
+	"does a program that ignores HCLOUD_ENDPOINT. Unset the token first."

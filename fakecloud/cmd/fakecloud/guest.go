@@ -22,11 +22,7 @@ func newGuestCommand() *cobra.Command {
 	const short = "Print where the guests of --guests answer SSH, or what that of a server was told"
 	return newClientCommand("guest [SERVER]", short, arguments(0, 1),
 		func(cmd *cobra.Command, cloud *remote.Client, args []string) error {
-			q := neturl.Values{}
-			if len(args) > 0 {
-				q.Set("server", args[0])
-			}
-			text, err := cloud.Door(cmd.Context(), "guests", q)
+			text, err := cloud.Door(cmd.Context(), "guests", neturl.Values{"server": args})
 			if e, ok := errors.AsType[*remote.Error](err); ok && e.Status == http.StatusNotFound && !e.Foreign {
 				return errors.New("the server has no guests; start it with fakecloud start --guests")
 			}

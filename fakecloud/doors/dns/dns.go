@@ -7,7 +7,7 @@
 // reverse names that the API shows as dns_ptr. DOORS.md says what a zone in secondary mode and zones of the same name
 // answer, and what others can do with the listener. Left out: zone transfers, DNSSEC, updates, recursion.
 //
-// A question costs at most a look at each project and, for each of its labels, at each name of eight zones.
+// A question costs at most a look at each project and at each name of eight zones.
 package dns
 
 import (

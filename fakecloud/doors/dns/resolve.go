@@ -148,9 +148,7 @@ func delegation(z *cloud.Zone, relative string, kind dnsmessage.Type) *cloud.RRS
 
 // refer adds the name servers of a delegation, and those of their addresses that are in the zone.
 func (a *answer) refer(z *cloud.Zone, cut *cloud.RRSet) error {
-	if err := appendSet(&a.authorities, z, cut, cut.Name+"."+z.Name+"."); err != nil {
-		return err
-	}
+	err := appendSet(&a.authorities, z, cut, cut.Name+"."+z.Name+".")
 	for _, r := range cut.Records {
 		host := absolute(r.Value, z.Name)
 		relative, ok := strings.CutSuffix(strings.ToLower(host), "."+z.Name+".")
@@ -159,26 +157,26 @@ func (a *answer) refer(z *cloud.Zone, cut *cloud.RRSet) error {
 		}
 		for _, kind := range []string{"A", "AAAA"} {
 			if set, ok := z.RRSet(relative, kind); ok {
-				if err := appendSet(&a.additionals, z, set, host); err != nil {
-					return err
-				}
+				err = errors.Join(err, appendSet(&a.additionals, z, set, host))
 			}
 		}
 	}
-	return nil
+	return err
 }
 
 // encloser returns the longest name that exists and that a name is at or below, and whether it is the name itself. A name exists if a
 // record has it, or has a name below it.
 func encloser(z *cloud.Zone, name string) (around string, exists bool) {
-	sets := z.RRSets()
-	for at := name; at != ""; _, at, _ = strings.Cut(at, ".") {
-		below := "." + at
-		if slices.ContainsFunc(sets, func(s *cloud.RRSet) bool { return s.Name == at || strings.HasSuffix(s.Name, below) }) {
-			return at, at == name
+	longest, below := 0, "."+name
+	for _, s := range z.RRSets() {
+		other := "." + s.Name
+		for n := 1; n <= min(len(below), len(other)) && below[len(below)-n] == other[len(other)-n]; n++ {
+			if other[len(other)-n] == '.' {
+				longest = max(longest, n)
+			}
 		}
 	}
-	return "", false
+	return name[len(name)-max(longest-1, 0):], longest == len(below)
 }
 
 // deny adds the SOA record, with the time that a resolver may remember nothing for (RFC 2308, section 5).

@@ -27,15 +27,14 @@ import (
 // world is a cloud with a door, a key that its servers have, and a client.
 type world struct {
 	*testing.T
-	cloud   *fakecloud.Cloud
-	door    *guests.Door
-	client  *hcloud.Client
-	signer  ssh.Signer
-	private ed25519.PrivateKey // of signer
-	key     *hcloud.SSHKey
+	cloud  *fakecloud.Cloud
+	door   *guests.Door
+	client *hcloud.Client
+	signer ssh.Signer
+	key    *hcloud.SSHKey
 }
 
-func newSigner(t *testing.T) (ssh.Signer, ed25519.PrivateKey) {
+func newSigner(t *testing.T) ssh.Signer {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -45,25 +44,19 @@ func newSigner(t *testing.T) (ssh.Signer, ed25519.PrivateKey) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signer, private
+	return signer
 }
 
 func newWorld(t *testing.T, o guests.Options) *world {
 	t.Helper()
-	return newWorldWith(t, fakecloud.Options{}, o)
-}
-
-func newWorldWith(t *testing.T, c fakecloud.Options, o guests.Options) *world {
-	t.Helper()
-	cloud := fakecloud.New(c)
+	cloud := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(cloud.Close)
 	door, err := guests.Start(t.Context(), cloud, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = door.Close() })
-	w := &world{T: t, cloud: cloud, door: door, client: cloud.Client()}
-	w.signer, w.private = newSigner(t)
+	w := &world{T: t, cloud: cloud, door: door, client: cloud.Client(), signer: newSigner(t)}
 	w.key, _, err = w.client.SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "k",
 		PublicKey: string(ssh.MarshalAuthorizedKey(w.signer.PublicKey()))})
 	w.must(err)
@@ -256,8 +249,7 @@ func TestEachWayIn(t *testing.T) {
 	w := newWorld(t, guests.Options{})
 	byKey, none := w.create("by-key", w.key)
 	byPassword, first := w.create("by-password")
-	stranger, _ := newSigner(t)
-	other := ssh.PublicKeys(stranger)
+	other := ssh.PublicKeys(newSigner(t))
 	mine := ssh.PublicKeys(w.signer)
 	w.try("a server with the key", byKey, true, mine)
 	w.try("another key", byKey, false, other)
@@ -341,6 +333,14 @@ func TestRescueModeAndARebuildChangeTheWaysIn(t *testing.T) {
 	}
 	w.did(w.client.Server.Reboot(t.Context(), byPassword))
 	w.try("after rescue mode", byPassword, true, ssh.Password(password))
+	again, _, err := w.client.Server.EnableRescue(t.Context(), byPassword, hcloud.ServerEnableRescueOpts{Type: "linux64"})
+	w.must(err)
+	w.await(again.Action)
+	w.must(w.cloud.Step(t.Context(), 61*time.Minute))
+	before := w.login(byPassword, ssh.Password(password))
+	w.run(before, "reboot", "") // an action would have the cloud look, too
+	_ = before.Wait()
+	w.try("a boot an hour after rescue mode was enabled", byPassword, true, ssh.Password(password))
 
 	rebuilt, _, err := w.client.Server.RebuildWithResult(t.Context(), byPassword, hcloud.ServerRebuildOpts{
 		Image: &hcloud.Image{Name: "ubuntu-24.04"}})

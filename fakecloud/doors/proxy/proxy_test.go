@@ -105,7 +105,7 @@ func TestOnlyTheAPIIsAnswered(t *testing.T) {
 	if s := <-said; s != "example.com:443 is refused, because only api.hetzner.cloud on port 443 "+lead+"example.com:443 lets it pass" {
 		t.Errorf("Refused got %q", s)
 	}
-	request, _ := http.NewRequestWithContext(t.Context(), "GET", api, nil)
+	request, _ := http.NewRequestWithContext(t.Context(), "GET", "https://api.hetzner.cloud/v1/servers", nil)
 	request.Host = "example.com"
 	answer, err := p.Client().Do(request)
 	if err != nil {

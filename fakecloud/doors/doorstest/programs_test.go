@@ -1,7 +1,6 @@
-package proxy_test
+package doorstest_test
 
 import (
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -47,18 +46,13 @@ func TestRealPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := doorstest.Environ(t, cloud)
-	page, err := os.ReadFile("../../PROGRAMS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "../../PROGRAMS.md")
 	for _, p := range programs {
-		if !strings.Contains(strings.ToLower(string(page)), "\n| "+strings.ToLower(p.name)) && p.name != "Node" { // never run
+		if !strings.Contains(strings.ToLower(page), "\n| "+strings.ToLower(p.name)) && p.name != "Node" { // never run
 			t.Errorf("PROGRAMS.md lacks a row for %s", p.name)
 		}
 		t.Run(p.name, func(t *testing.T) {
-			if out, err := exec.Command("sh", "-c", p.have).CombinedOutput(); err != nil {
-				t.Skipf("%s is missing here, or too old: %v\n%s", p.name, err, out)
-			}
+			need(t, p.name, exec.Command("sh", "-c", p.have).Run())
 			cmd := exec.CommandContext(t.Context(), "sh", "-c", p.run)
 			cmd.Env = env
 			out, _ := cmd.CombinedOutput()
