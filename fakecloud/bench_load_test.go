@@ -58,9 +58,7 @@ func BenchmarkReset(b *testing.B) {
 					createServer(b, c, i)
 				}
 				start := time.Now()
-				if err := c.Reset(b.Context()); err != nil {
-					b.Fatal(err)
-				}
+				check(b, c.Reset(b.Context()))
 				total += time.Since(start)
 			}
 			b.ReportMetric(0, "ns/op") // would include the creation
@@ -112,8 +110,6 @@ func residentBytes(b *testing.B) int {
 		b.Skip("the resident memory is read from /proc")
 	}
 	pages, err := strconv.Atoi(string(bytes.Fields(text)[1]))
-	if err != nil {
-		b.Fatal(err)
-	}
+	check(b, err)
 	return pages * os.Getpagesize()
 }

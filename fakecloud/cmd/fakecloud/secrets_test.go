@@ -87,6 +87,7 @@ func (v *vault) request(method, url string, body any) (int, string) {
 	}
 	req.Header.Set("Authorization", "Bearer "+v.token)
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "first-secret-token-0123456789/1.0")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		v.Fatal(err)
@@ -244,6 +245,7 @@ func (v *vault) mistakes(certificate, key, userData string) {
 	labelled := with(with(server, "name", 7), "labels", fields{"a-" + other: other})
 	v.request("POST", v.endpoint+"/servers?name=%73econd-secret-token", labelled)
 	v.request("GET", v.endpoint+"/"+other+"?name=a"+other, nil)
+	v.request("GET", v.endpoint+"/servers?"+other+"=1", nil)
 	v.request("POST", v.endpoint+"/servers", `{"name": "\u0073econd-secret-token", "labels": {"`+other+`": 1}}`)
 	for _, m := range []struct {
 		path string

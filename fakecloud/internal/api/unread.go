@@ -55,7 +55,7 @@ func (r *Request) readAll(unread []string) error {
 		return nil
 	}
 	for i, name := range unread {
-		unread[i] = r.withoutToken(wire.Printable(name))
+		unread[i] = r.api.cloud.WithoutTokens(r.withoutToken(wire.Printable(name)))
 	}
 	r.unread = append(r.unread, unread...)
 	r.writer.Header().Set(UnknownFieldsHeader, strings.Join(r.unread, ", "))
@@ -96,7 +96,7 @@ func (a *API) logUnread(r *Request) {
 	a.log.n.Add(1)
 	a.log.Warn("a request has fields that nothing reads; see its names, or refuse them with --unknown-fields refuse",
 		"operation", r.Route.OperationID, "fields", strings.Join(r.unread, ", "), "correlation_id", r.CorrelationID,
-		"client", wire.Printable(first(r.HTTP.Header["User-Agent"])))
+		"client", a.cloud.WithoutTokens(wire.Printable(first(r.HTTP.Header["User-Agent"]))))
 }
 
 // checkParameters is readAll for the query.

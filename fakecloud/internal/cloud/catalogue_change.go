@@ -57,7 +57,7 @@ func (c *Cloud) setCatalogue(next *Catalogue) {
 	for d := range c.projects.Load().Scan {
 		c.setState(d, func(st *State) { st.Catalogue = next })
 	}
-	c.broadcast()
+	c.publish()
 }
 
 // betweenWrites runs fn after the due work. fn may change the settings under Cloud.mu.

@@ -235,16 +235,14 @@ func (p Project) Await(ctx context.Context, cond func(*State) bool) error {
 // update runs one write and returns the new state. It reads the clock once. Work that is due at that time runs before fn, up to a batch and
 // except for the most recent work: see beforeWrite. Work that fn makes due at once runs after it. Work that becomes due later waits, so
 // that the returned state contains fn's changes. If fn returns an error, update drops fn's changes and returns the error. If the cloud has
-// a disk, the changes are on it when update returns; if they cannot be saved, an error says so, and no further write begins until they are.
+// a disk, the changes are on it when update returns, and those of others before; if they cannot be saved, an error says so, and no further
+// write begins until they are.
 func (p Project) update(fn func(*Tx) error) (*State, error) {
 	if p.cloud.stepped {
 		p.cloud.settle()
 	}
 	st, round, err := p.updateAndSave(fn)
-	if err == nil {
-		err = round.wait()
-	}
-	return st, err
+	return st, cmp.Or(round.wait(), err) // an error, too, may tell what is not saved
 }
 
 // updateAndSave is update without waiting for the disk.
@@ -252,10 +250,10 @@ func (p Project) updateAndSave(fn func(*Tx) error) (*State, *saveRound, error) {
 	c := p.cloud
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.saver.refuse()
-	if err == nil {
-		err = c.write(p.data, c.beforeWrite(), p.outcome, fn)
+	if err := c.saver.refuse(); err != nil {
+		return p.data.state.Load(), nil, err
 	}
+	err := c.write(p.data, c.beforeWrite(), p.outcome, fn)
 	return p.data.state.Load(), c.saver.next(), err
 }
 
@@ -315,7 +313,6 @@ func (c *Cloud) commit(tx *Tx) {
 	}
 	c.store(tx.project, tx.State)
 	c.publish()
-	c.broadcast()
 }
 
 // record passes on the changes of a transaction since the last call: to the disk, and to subscribers as events. continues reports whether
@@ -326,13 +323,6 @@ func (c *Cloud) record(tx *Tx, continues bool) {
 	c.saver.saveCommitted(tx)
 	tx.rrsets, tx.targets = tx.rrsets[:0], tx.targets[:0]
 	tx.log.Clear()
-}
-
-// broadcast wakes the calls of Await, once the changes are saved.
-func (c *Cloud) broadcast() {
-	if c.saver.next() == nil {
-		c.wakeWaiters()
-	}
 }
 
 func (c *Cloud) wakeWaiters() {

@@ -270,6 +270,13 @@ func (c *Cloud) saveScenarios() {
 	s.saveTypes()
 }
 
+// Refuses returns the error of a change that would come now and could not be saved.
+func (c *Cloud) Refuses() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.saver.refuse()
+}
+
 // Sync returns when all changes so far are saved, except for those that are saved now and then. It does nothing for a cloud without a disk.
 // Its error says that they could not be saved.
 func (c *Cloud) Sync() error {
@@ -355,11 +362,12 @@ func (c *Cloud) store(d *projectData, st *State) {
 	d.state.Store(st)
 }
 
-// publish publishes the events that were added, once their changes are saved.
+// publish publishes the events that were added, and wakes the calls of Await, once the changes are saved.
 func (c *Cloud) publish() {
 	events := c.events.take()
 	if c.saver.next() == nil {
 		c.events.publish(events)
+		c.wakeWaiters()
 	} else {
 		c.saver.events = append(c.saver.events, events)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	testclock "k8s.io/utils/clock/testing"
@@ -83,9 +84,7 @@ func (d *memoryDisk) setFailure(err error) {
 func onDisk(t testing.TB, c *Cloud, d Disk) {
 	t.Helper()
 	s, err := c.ReadDisk(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	c.Restore(s)
 }
 
@@ -96,9 +95,7 @@ func sameOnDisk(t *testing.T, c *Cloud, d Disk) {
 	check(t, c.syncOthers())
 	f, _ := serverCloud(t, Options{Seed: 1})
 	s, err := f.cloud.ReadDisk(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	s.disk = nil                          // the copy has none
 	s.cloud.lastID.Store(c.lastID.Load()) // this one is not closed, and the other one leaves ids out: see savedMachine
 	s.cloud.lastProject = c.lastProject
@@ -273,9 +270,7 @@ func TestASnapshotReplacesWhatIsOnTheDisk(t *testing.T) {
 	onDisk(t, p.cloud, d)
 	mustCreate(t, p, smallServer("gone"))
 	s, err := p.cloud.ReadSnapshot(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p.cloud.Restore(s)
 	clk.SetTime(s.Time)
 	sameOnDisk(t, p.cloud, d)
@@ -386,27 +381,36 @@ func TestNothingIsGivenOutTwice(t *testing.T) {
 	}
 }
 
-// TestWritesShareATransactionOfTheDisk shows that clients which write at the same time do not wait for one after the other.
+// TestWritesShareATransactionOfTheDisk shows that clients which write at the same time do not wait for one after the other, and that a
+// refusal does not tell what is not saved.
 func TestWritesShareATransactionOfTheDisk(t *testing.T) {
-	p, _ := serverCloud(t, Options{Seed: 1})
-	d := &memoryDisk{}
-	onDisk(t, p.cloud, d)
-	check(t, p.cloud.Sync())
-	d.mu.Lock() // the first write of the disk waits here, and the others come together meanwhile
-	before := d.writes
-	const clients = 50
-	var all sync.WaitGroup
-	for i := range clients {
-		all.Go(func() { mustCreate(t, p, smallServer(fmt.Sprint("s", i))) })
-	}
-	for p.data.state.Load().Servers.Len() < clients {
-		time.Sleep(time.Millisecond)
-	}
-	d.mu.Unlock()
-	all.Wait()
-	if n := d.writes - before; n > 3 {
-		t.Errorf("%d writes of %d clients took %d transactions, want at most 3", clients, clients, n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := serverCloud(t, Options{Seed: 1})
+		d, mayWrite := &memoryDisk{}, make(chan struct{})
+		d.before = func() { <-mayWrite }
+		onDisk(t, p.cloud, d)
+		const clients = 50
+		var all sync.WaitGroup
+		for i := range clients {
+			all.Go(func() { mustCreate(t, p, smallServer(fmt.Sprint("s", i))) })
+		}
+		synctest.Wait()
+		told := false
+		all.Go(func() {
+			_, _, err := p.CreateServer(smallServer("s0"))
+			wantCode(t, "the same name again", err, "uniqueness_error")
+			told = true
+		})
+		synctest.Wait()
+		if told {
+			t.Error("a name that is not saved is refused")
+		}
+		close(mayWrite)
+		all.Wait()
+		if d.writes > 4 {
+			t.Errorf("%d writes of %d clients took %d transactions, want at most 4", clients, clients, d.writes)
+		}
+	})
 }
 
 // TestADiskThatFails shows that writes are refused as long as they cannot be saved, and that nothing is lost afterwards.

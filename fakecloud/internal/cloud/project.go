@@ -114,7 +114,7 @@ func (c *Cloud) Reset() {
 	c.loadBalancerStats.reset()
 	c.serverUsage.reset()
 	c.serverTraffic.reset()
-	c.broadcast()
+	c.publish()
 }
 
 // Reset removes the project's resources and actions, and its scheduled work. Its tokens stay, ids are not used again. Its cost
@@ -176,7 +176,7 @@ func (c *Cloud) clear(d *projectData, now time.Time) {
 	c.release(st)
 	c.skipVoid()
 	c.rearm()
-	c.broadcast()
+	c.publish()
 }
 
 // emptyProject removes all resources of a project. It leaves the public addresses to release. Its jobs in the queue are void from then on.

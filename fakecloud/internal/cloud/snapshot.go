@@ -247,7 +247,7 @@ func (c *Cloud) Save(w io.Writer) error {
 		lines++
 	}
 	saved := c.copy(c.clock)
-	_ = c.Sync() // a snapshot does not run ahead of the disk
+	_ = c.Sync() // a snapshot does not run ahead of the disk, unless that is full: then it saves the work
 	saved.entries(write)
 	for _, part := range c.extra {
 		for _, e := range part.entries() {

@@ -51,7 +51,7 @@ func (c *Cloud) replace(s *Snapshot) {
 	f.serverUsage.copyTo(&c.serverUsage)
 	f.serverTraffic.copyTo(&c.serverTraffic)
 	c.restoreProjects(f)
-	c.broadcast()
+	c.publish()
 	c.rearm()
 	select {
 	case c.wake <- struct{}{}: // the clock has changed

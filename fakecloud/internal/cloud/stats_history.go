@@ -3,6 +3,7 @@ package cloud
 import (
 	"maps"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 // minStatsAge is how long a reported figure counts at least. It counts longer if the step is longer.
 const minStatsAge = time.Minute
 
-// maxStats limits the memory per resource to one hour of a report per second.
+// maxStats limits the memory per resource to one hour of a report per second. When it is reached, the older half is dropped.
 const maxStats = 3600
 
 // statsHistory keeps reports about resources. They are not in the state because they change all the time and do not
@@ -52,12 +53,7 @@ func (h *statsHistory[S]) at(id int64, times []time.Time, step time.Duration) []
 	all := h.samples[id]
 	out := make([]S, len(times))
 	for i, t := range times {
-		after, _ := slices.BinarySearchFunc(all, t, func(s statsSample[S], t time.Time) int {
-			if s.at.After(t) {
-				return 1
-			}
-			return -1
-		})
+		after := sort.Search(len(all), func(i int) bool { return all[i].at.After(t) })
 		if after > 0 && t.Sub(all[after-1].at) <= max(minStatsAge, step) {
 			out[i] = all[after-1].stats
 		}

@@ -3,6 +3,7 @@
 package contract_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -214,11 +215,12 @@ func (w *world) tasks(n int) func() {
 }
 
 // TestCostOfTheControlAPI does each work with twice and with eight times as many parts. The cost may at most be linear, and so may be how
-// long another project's write waits meanwhile.
+// long another project's write waits meanwhile. Who selects servers costs at most twice as much with a disk or a subscriber.
 func TestCostOfTheControlAPI(t *testing.T) {
 	longtest.SkipRace(t)
 	withoutCollector(t)
 	var covered []string
+	var inMemory cost
 	eachWay(t, func(t *testing.T, y *way) {
 		d := &doubling{T: t, of: y.name}
 		for _, all := range controlWork {
@@ -239,6 +241,12 @@ func TestCostOfTheControlAPI(t *testing.T) {
 				y.attended(w)
 				return func() int { do(); return 0 }
 			})
+			if all.name == "selected servers" {
+				inMemory = cmp.Or(inMemory, d.most)
+				if more := d.most.exceeds(inMemory, cpuGrowthPerDoubling, 2, negligible); more != "" {
+					t.Errorf("%s %s, of memory's cost: %s", y.name, all.name, more)
+				}
+			}
 		}
 		covered = append(covered, d.covered...)
 	})

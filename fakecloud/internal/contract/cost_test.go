@@ -72,6 +72,7 @@ type doubling struct {
 	of      string
 	covered []string
 	measure func(func()) cost // nil for costOf
+	most    cost              // of the latest case
 }
 
 // The most that a request may cost if it has twice as many parts. Linear work is 2, quadratic work is 4. On a busy machine whose
@@ -96,6 +97,7 @@ func (d *doubling) check(name string, n int, send func(n int) func() int) {
 	most := measure(8 * n)
 	d.covered = append(d.covered, fmt.Sprintf("%s: %d parts, answer %d: %v", name, 8*n, status, most.cpu.Round(time.Microsecond)))
 	name = d.of + " " + name
+	d.most = most
 	if most.exceeds(cost{}, 1, 1, negligible) == "" || excusedCost(name) {
 		judge(d.T, name, status, "")
 		return

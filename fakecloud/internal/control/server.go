@@ -260,10 +260,13 @@ type errorBody struct {
 
 func (c *Controller) serve(handle func(*Controller, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		out, err := handle(c, r)
-		// An answer does not run ahead of the disk.
-		if saved := c.Cloud.Sync(); err == nil && r.Method != http.MethodGet {
-			err = saved
+		var out any
+		err, reads := c.Cloud.Refuses(), r.Method == http.MethodGet
+		if err == nil || reads {
+			out, err = handle(c, r)
+			if saved := c.Cloud.Sync(); err == nil && !reads { // an answer does not run ahead of the disk
+				err = saved
+			}
 		}
 		if err != nil {
 			writeJSON(w, statusOf(err), errorBody{err.Error()})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -88,14 +89,26 @@ func TestConcurrentAddsLoseNoEntry(t *testing.T) {
 	}
 }
 
+// BenchmarkAdd adds entries while some wait for others, and for more than there are.
 func BenchmarkAdd(b *testing.B) {
-	j := &Log{}
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			j.Add(&journal.Entry{Method: "GET", Route: "/servers/{id}", Status: 200})
-		}
-	})
+	for _, waiters := range []int{0, 16} {
+		b.Run(fmt.Sprint(waiters, " waiters"), func(b *testing.B) {
+			j := &Log{}
+			for i := range waiters {
+				filter := []journal.Filter{{Operation: "none"}, {Method: "GET"}}[i%2]
+				go func() { _, _ = j.Await(b.Context(), filter, 1<<40) }() // ends with the context's error
+			}
+			for j.init(); len(*j.waiters.Load()) < waiters; {
+				runtime.Gosched()
+			}
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					j.Add(&journal.Entry{Method: "GET", Route: "/servers/{id}", Status: 200})
+				}
+			})
+		})
+	}
 }
 
 // A bound in entries is not enough: a query may have 60 kB.
