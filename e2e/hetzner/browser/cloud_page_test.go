@@ -74,11 +74,10 @@ func (s *shown) cluster() {
 		{Type: hcloud.NetworkSubnetTypeCloud, IPRange: nodes, NetworkZone: hcloud.NetworkZoneEUCentral},
 	}})
 	s.must(err)
-	rules := []hcloud.FirewallRule{{
+	firewall, _, err := s.client.Firewall.Create(ctx, hcloud.FirewallCreateOpts{Name: "ssh", Rules: []hcloud.FirewallRule{{
 		Direction: hcloud.FirewallRuleDirectionIn, Protocol: hcloud.FirewallRuleProtocolTCP, Port: new("22"),
 		SourceIPs: []net.IPNet{{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}},
-	}}
-	firewall, _, err := s.client.Firewall.Create(ctx, hcloud.FirewallCreateOpts{Name: "ssh", Rules: rules})
+	}}})
 	s.must(err)
 	for i := range 15 {
 		role := []string{"control-plane", "worker"}[min(i/3, 1)]
@@ -89,9 +88,8 @@ func (s *shown) cluster() {
 			Firewalls: []*hcloud.ServerCreateFirewall{{Firewall: *firewall.Firewall}},
 		})
 		s.must(err)
-		private := s.server(server.Server.Name).PrivateNet[0].IP
 		_, pods, _ := net.ParseCIDR(fmt.Sprintf("10.244.%d.0/24", i))
-		route := hcloud.NetworkRoute{Destination: pods, Gateway: private}
+		route := hcloud.NetworkRoute{Destination: pods, Gateway: s.server(server.Server.Name).PrivateNet[0].IP}
 		_, _, err = s.client.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: route})
 		s.must(err)
 		if i == 4 {
