@@ -21,18 +21,14 @@ import (
 func keysOf(t *testing.T, c *fakecloud.Cloud, token string) int {
 	t.Helper()
 	all, err := c.Client(hcloud.WithToken(token)).SSHKey.All(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return len(all)
 }
 
 func addKey(t *testing.T, c *fakecloud.Cloud, token string) {
 	t.Helper()
 	_, _, err := c.Client(hcloud.WithToken(token)).SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "mine", PublicKey: testKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 }
 
 // Faults, the journal, the rate limit and a reset concern one project each.
@@ -102,9 +98,7 @@ func TestAnUnusedProjectIsForgottenEverywhere(t *testing.T) {
 		defer c.Close()
 		addKey(t, c, "job-1")
 		p, err := c.TokenProject(ctx, "job-1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if _, err := c.Faults().Add(ctx, fault.Rule{Project: p.ID, Effect: fault.DropConnection()}); err != nil {
 			t.Fatal(err)
 		}

@@ -31,15 +31,11 @@ func TestALoadedCloudGoesOn(t *testing.T) {
 	var text bytes.Buffer
 	check(t, original.Save(ctx, &text))
 	loaded, err := fakecloud.Load(&text, fakecloud.Options{RandomSeed: 1, RateLimit: 1000, Actions: "1m"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer loaded.Close()
 	check(t, loaded.SetSpeed(ctx, 0))
 	now, err := original.Now(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if then, err := loaded.Now(ctx); err != nil || then.Before(now) || then.Sub(now) > time.Hour {
 		t.Errorf("the loaded cloud shows %v, the original %v: %v", then, now, err)
 	}
@@ -74,9 +70,7 @@ func TestTheAutomaticProjectsOfASnapshot(t *testing.T) {
 	saved := bytes.Clone(text.Bytes())
 	addKey(t, c, "job-2")
 	gone, err := c.TokenProject(ctx, "job-2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	check(t, c.Restore(ctx, &text))
 	if one, two := keysOf(t, c, "job-1"), keysOf(t, c, "job-2"); one != 1 || two != 0 {
 		t.Errorf("%d and %d keys, want 1 and none", one, two)
@@ -85,9 +79,7 @@ func TestTheAutomaticProjectsOfASnapshot(t *testing.T) {
 		t.Errorf("the new project %d has an id that was used, such as %d: %v", again.ID, gone.ID, err)
 	}
 	loaded, err := fakecloud.Load(bytes.NewReader(saved), fakecloud.Options{AutoProjects: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer loaded.Close()
 	if n := keysOf(t, loaded, "job-1"); n != 1 {
 		t.Errorf("the loaded cloud has %d keys", n)

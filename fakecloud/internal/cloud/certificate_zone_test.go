@@ -70,13 +70,9 @@ func TestACertificateIsIssuedWhenItsZonePermitsIt(t *testing.T) {
 	_, _, _, err := p.CreateZone(CreateZone{Name: "a.example", Mode: ZonePrimary, RRSets: []RRSet{
 		{Name: "@", Type: "CAA", Records: []dns.Record{{Value: `0 issue "pki.example"`}}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	c, action, st, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "web", DomainNames: []string{"www.a.example"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if a, _ := st.Actions.Get(action); a.ErrorCode != "caa_record_does_not_allow_ca" {
 		t.Fatalf("the creation ended with %+v", a)
 	}

@@ -208,9 +208,7 @@ func TestEachChangeIsOneEventInOrder(t *testing.T) {
 		old, new string
 	}{{EventCreated, "", "b"}, {EventUpdated, "b", "c"}, {EventDeleted, "c", ""}} {
 		e, err := sub.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		name := func(v any) string {
 			if k, ok := v.(*SSHKey); ok {
 				return k.Name
@@ -241,9 +239,7 @@ func TestAllSubscribersShareTheTextOfAnEvent(t *testing.T) {
 	var text weak.Pointer[eventText]
 	for _, sub := range subs {
 		e, err := sub.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		text = weak.Make(e.text)
 		if got := e.Encoded(func(*Event) []byte { encoded++; return []byte("x") }); string(got) != "x" || encoded != 1 {
 			t.Errorf("%q, encoded %d times, want once", got, encoded)
@@ -331,9 +327,7 @@ func TestPublicAddressesAreNeverHandedOutTwice(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 }
 
 // While a write runs, the clock may pass the end of a deletion.
@@ -350,9 +344,7 @@ func TestAWriteReturnsWhatItStoredAlthoughADeletionIsDue(t *testing.T) {
 		tx.SSHKeys.Update(id, func(k *SSHKey) { k.Name = "after" })
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if k, ok := st.SSHKeys.Get(id); !ok || k.Name != "after" {
 		t.Errorf("the write returned %v, want the key named after", k)
 	}

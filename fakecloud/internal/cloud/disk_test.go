@@ -83,9 +83,7 @@ func (d *memoryDisk) setFailure(err error) {
 func onDisk(t testing.TB, c *Cloud, d Disk) {
 	t.Helper()
 	s, err := c.ReadDisk(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	c.Restore(s)
 }
 
@@ -96,9 +94,7 @@ func sameOnDisk(t *testing.T, c *Cloud, d Disk) {
 	check(t, c.syncOthers())
 	f, _ := serverCloud(t, Options{Seed: 1})
 	s, err := f.cloud.ReadDisk(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	s.disk = nil                          // the copy has none
 	s.cloud.lastID.Store(c.lastID.Load()) // this one is not closed, and the other one leaves ids out: see savedMachine
 	s.cloud.lastProject = c.lastProject
@@ -273,9 +269,7 @@ func TestASnapshotReplacesWhatIsOnTheDisk(t *testing.T) {
 	onDisk(t, p.cloud, d)
 	mustCreate(t, p, smallServer("gone"))
 	s, err := p.cloud.ReadSnapshot(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p.cloud.Restore(s)
 	clk.SetTime(s.Time)
 	sameOnDisk(t, p.cloud, d)

@@ -26,9 +26,7 @@ func reloaded(t *testing.T, c *Cloud, o Options) *Cloud {
 	f := New(o)
 	t.Cleanup(f.Close)
 	s, err := f.ReadSnapshot(bytes.NewReader(text.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	f.Restore(s)
 	var again bytes.Buffer
 	check(t, f.Save(&again))

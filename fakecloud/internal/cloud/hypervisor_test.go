@@ -21,9 +21,7 @@ func attach(t *testing.T, p Project, o hypervisor.Options) *HypervisorSession {
 		o.Name = "h"
 	}
 	h, err := p.cloud.AttachHypervisor(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(h.Close)
 	return h
 }

@@ -181,9 +181,7 @@ func TestTheStateIsPublishedBeforeItsEvents(t *testing.T) {
 	go p.cloud.Settle()
 	for range 100 {
 		e, err := sub.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if now := p.View().SSHKeys.Len(); now < e.State.SSHKeys.Len() {
 			t.Fatalf("the event's state has %d keys, a later read %d", e.State.SSHKeys.Len(), now)
 		}

@@ -82,9 +82,7 @@ func TestTheLocationOfANewServer(t *testing.T) {
 		Subnets: []Subnet{{Type: SubnetCloud, IPRange: netip.MustParsePrefix("10.0.1.0/24"), NetworkZone: "us-east"}},
 	}))(t)
 	ip, _, _, err := p.CreatePrimaryIP(CreatePrimaryIP{Name: "ash", Type: IPv4, Location: "ash"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for name, c := range map[string]struct {
 		change func(*CreateServer)
 		want   string

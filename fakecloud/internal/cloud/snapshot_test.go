@@ -33,9 +33,7 @@ func busyCloud(t testing.TB) *Cloud {
 		p.cloud.OfferServerType("big", "fsn1", catalogue.Offer{Available: new(false), PriceMonthly: new(3.5)}),
 		p.cloud.AddServerType(catalogue.NewServerType{Name: "huge", CopyOf: "big", Cores: 400}),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 	}
 	m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(1, 1))}
 	for i := range 30 {
@@ -63,9 +61,7 @@ func busyCloud(t testing.TB) *Cloud {
 		{Tokens: &TokenChange{Project: 1, AnotherProject: true, APIDate: "2026-01-01"}, Until: fault.Duration(time.Minute)},
 		{Fault: &fault.Rule{Effect: fault.Latency(1)}, At: fault.Duration(time.Second)},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return p.cloud
 }
 
@@ -331,9 +327,7 @@ func replaced(t testing.TB, v any, path []string, value any) string {
 		return v
 	}
 	text, err := json.Marshal(change(v, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(text) + "\n"
 }
 
@@ -344,9 +338,7 @@ func TestRestoreTellsSubscribers(t *testing.T) {
 	p, clk := serverCloud(t, Options{Seed: 1})
 	mustCreate(t, p, smallServer("gone"))
 	s, err := p.cloud.ReadSnapshot(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	sub, _ := p.cloud.Subscribe()
 	defer sub.Close()
 	copied := map[int64]any{}
@@ -360,9 +352,7 @@ func TestRestoreTellsSubscribers(t *testing.T) {
 	want := p.View().Servers.Len()
 	for range 100_000 {
 		e, err := sub.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if e.Kind == KindServer && e.Type == EventDeleted {
 			delete(copied, e.ID)
 		} else if e.Kind == KindServer {
@@ -386,9 +376,7 @@ func TestASnapshotHasTheTypeOfAServerThatTheCatalogueLacks(t *testing.T) {
 	text := saveText(t, p.cloud)
 	p, _ = serverCloud(t, Options{Seed: 1})
 	s, err := p.cloud.ReadSnapshot(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p.cloud.Restore(s)
 	p, _ = p.cloud.Project(1)
 	for server := range p.View().Servers.All() {
@@ -406,9 +394,7 @@ func TestASnapshotHasTheTypeOfAServerThatTheCatalogueLacks(t *testing.T) {
 func TestADataPlaneMayReportDuringARestore(t *testing.T) {
 	c := busyCloud(t)
 	s, err := c.ReadSnapshot(strings.NewReader(saveText(t, c)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p, _ := c.Project(1)
 	begun, restored, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -436,9 +422,7 @@ func TestADataPlaneProbesTheTargetsOfASnapshot(t *testing.T) {
 	text := strings.ReplaceAll(saveText(t, busyCloud(t)), `"status":"unknown"`, `"status":"healthy"`)
 	p, _ := serverCloud(t, Options{Seed: 1, TargetHealth: HealthReported})
 	s, err := p.cloud.ReadSnapshot(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p.cloud.Restore(s)
 	seen := 0
 	for lb := range p.View().LoadBalancers.All() {
@@ -462,9 +446,7 @@ func TestSnapshotsOfEarlierVersions(t *testing.T) {
 		check(t, os.WriteFile(file, []byte(saveText(t, busyCloud(t))), 0o600))
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if !goesOn(t, file, string(text)) {
 		p, _ := serverCloud(t, Options{})
 		_, err := p.cloud.ReadSnapshot(bytes.NewReader(text))
