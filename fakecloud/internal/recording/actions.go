@@ -241,7 +241,7 @@ func (p *player) judge(ctx context.Context, e *Exchange, a *answer, named []reso
 		}
 	}
 	p.report.Undecided = append(p.report.Undecided, Skipped{e.Seq, e.Method, e.Path, fmt.Sprintf(
-		"the simulation answers %d %s until an action ends, and the recording does not show which came first", a.status, errorCode(a.body))})
+		"the simulation answers %d %s until an action ends; the recording does not show what came first", a.status, errorCode(a.body))})
 	return nil
 }
 

@@ -62,7 +62,8 @@ type Difference struct {
 // Write writes the report as text. Equal differences of the same operation have one line.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d exchanges with %s, %d replayed, %d not, %d undecided\n", r.Exchanges, r.Target, r.Replayed, len(r.NotReplayable), len(r.Undecided))
+	fmt.Fprintf(&b, "%d exchanges with %s, %d replayed, %d not, %d undecided\n",
+		r.Exchanges, r.Target, r.Replayed, len(r.NotReplayable), len(r.Undecided))
 	if r.CutOff {
 		b.WriteString("the last line is not complete and was left out: the recorder was killed while it wrote\n")
 	}
