@@ -30,9 +30,7 @@ func startControlled(t *testing.T, o fakecloud.Options) controlled {
 	c := fakecloud.New(o)
 	t.Cleanup(c.Close)
 	url, err := c.StartControl(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if url != c.ControlURL() {
 		t.Errorf("ControlURL is %q, StartControl returned %q", c.ControlURL(), url)
 	}
@@ -43,9 +41,7 @@ func startControlled(t *testing.T, o fakecloud.Options) controlled {
 func (c controlled) call(t *testing.T, method, path, body string, status int) map[string]any {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, c.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if method == "POST" || method == "PUT" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -55,14 +51,10 @@ func (c controlled) call(t *testing.T, method, path, body string, status int) ma
 func (c controlled) send(t *testing.T, req *http.Request, status int) map[string]any {
 	t.Helper()
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var out map[string]any
 	if err := json.Unmarshal(b, &out); err != nil {
 		t.Fatalf("%s %s: %v: %s", req.Method, req.URL, err, b)
@@ -76,9 +68,7 @@ func (c controlled) send(t *testing.T, req *http.Request, status int) map[string
 func (c controlled) createKey(t *testing.T, name string) *hcloud.SSHKey {
 	t.Helper()
 	key, _, err := c.Client().SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: name, PublicKey: testKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return key
 }
 
@@ -101,9 +91,7 @@ func TestTheControlAPIListsItsEndpoints(t *testing.T) {
 		req, _ := http.NewRequestWithContext(t.Context(), e["method"].(string), c.url+path, nil)
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_ = resp.Body.Close()
 		if resp.StatusCode >= 500 && path != "/ready" || resp.StatusCode == 405 {
 			t.Errorf("%s %s: %d", e["method"], path, resp.StatusCode)
@@ -140,9 +128,7 @@ func TestAnswersOfTheControlAPI(t *testing.T) {
 	created, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
 		Name: "one", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if _, _, err := c.Client().Server.GetByID(t.Context(), created.Server.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -290,13 +276,9 @@ func TestAnswersOfTheControlAPI(t *testing.T) {
 func (c controlled) parts(t *testing.T) (sshKeys, rules, requests int) {
 	t.Helper()
 	list, err := c.Faults().List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	requests, err = c.Journal().Count(t.Context(), journal.Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return keys(t, c.Cloud), len(list), requests
 }
 
@@ -404,14 +386,10 @@ func TestABrowserCannotControlTheCloud(t *testing.T) {
 		"JSON with a charset": {http.Header{"Content-Type": {"application/json; charset=utf-8"}}, "", 200},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), "POST", c.url+"/reset", strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		req.Header, req.Host = tc.header, tc.host
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var answer struct{ Error string }
 		err = json.NewDecoder(resp.Body).Decode(&answer)
 		_ = resp.Body.Close()

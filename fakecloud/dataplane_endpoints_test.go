@@ -55,9 +55,7 @@ func TestATakenPortIsReportedAndRetried(t *testing.T) {
 	result, _, err := c.Client().LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
 		Name: "web", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	other, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(result.LoadBalancer.PublicNet.IPv4.IP.String(), "0"))
 	if err != nil {
 		t.Skip("this machine has only one loopback address: ", err)

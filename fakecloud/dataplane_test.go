@@ -47,9 +47,7 @@ func newBalanced(t *testing.T) balanced {
 	b.web = &http.Client{Transport: &http.Transport{DialContext: c.DataPlane().DialContext, DisableKeepAlives: true}}
 	for i := range 2 {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = fmt.Fprintf(w, "web-%d", i)
 		})}
@@ -77,9 +75,7 @@ func (b balanced) server(t *testing.T, name string) *hcloud.Server {
 		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
 		Location: &hcloud.Location{Name: "fsn1"}, Labels: map[string]string{"role": "web"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return result.Server
 }
 
@@ -87,9 +83,7 @@ func (b balanced) server(t *testing.T, name string) *hcloud.Server {
 func (b balanced) health(t *testing.T, lb *hcloud.LoadBalancer) string {
 	t.Helper()
 	got, _, err := b.client.LoadBalancer.GetByID(t.Context(), lb.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var have []string
 	for _, target := range got.Targets {
 		for _, nested := range target.Targets {
@@ -119,9 +113,7 @@ func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string
 func (b balanced) get(ctx context.Context, t *testing.T, url string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	resp, err := b.web.Do(r)
 	if err != nil {
 		return err.Error()
@@ -135,9 +127,7 @@ func (b balanced) get(ctx context.Context, t *testing.T, url string) string {
 func (b balanced) hasMetrics(t *testing.T, lb *hcloud.LoadBalancer) {
 	t.Helper()
 	metrics, err := b.ask(t.Context(), "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, want := range []string{
 		`targets\{listen_port="8080",load_balancer="%d",name="lb",status="healthy"\} 2`,
 		`targets\{listen_port="8080",load_balancer="%d",name="lb",status="unhealthy"\} 1`,
@@ -152,9 +142,7 @@ func (b balanced) hasMetrics(t *testing.T, lb *hcloud.LoadBalancer) {
 		}
 	}
 	dashboard, err := os.ReadFile("grafana.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, name := range regexp.MustCompile(`fakecloud_load_balancer_[a-z_]+`).FindAll(dashboard, -1) {
 		if !bytes.Contains(metrics, slices.Concat([]byte("\n"), name, []byte("{"))) {
 			t.Errorf("the dashboard shows %s, which does not exist", name)
@@ -177,9 +165,7 @@ func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 			Protocol: hcloud.LoadBalancerServiceProtocolHTTP, ListenPort: new(8080), DestinationPort: new(80),
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	lb := result.LoadBalancer
 	url := fmt.Sprintf("http://%s/", net.JoinHostPort(lb.PublicNet.IPv4.IP.String(), "8080"))
 	b.awaitHealth(t, lb, "healthy healthy")
@@ -236,9 +222,7 @@ func TestTheDataPlaneFollowsASnapshot(t *testing.T) {
 				Protocol: hcloud.LoadBalancerServiceProtocolHTTP, ListenPort: new(8081), DestinationPort: new(80),
 			}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		b.awaitHealth(t, created.LoadBalancer, "healthy")
 		return created.LoadBalancer
 	}
@@ -269,9 +253,7 @@ func (b balanced) awaitTraffic(t *testing.T, lb *hcloud.LoadBalancer) {
 			t.Fatal(err)
 		}
 		got, _, err := b.client.LoadBalancer.GetByID(t.Context(), lb.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if got.IngoingTraffic > 0 && got.OutgoingTraffic > 0 {
 			return
 		}

@@ -21,9 +21,7 @@ func (b balanced) metrics(t *testing.T, s *hcloud.Server) map[string]float64 {
 		Types: []hcloud.ServerMetricType{hcloud.ServerMetricCPU, hcloud.ServerMetricDisk, hcloud.ServerMetricNetwork},
 		Start: now, End: now.Add(time.Second), Step: 1,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	out := map[string]float64{}
 	for name, values := range m.TimeSeries {
 		if len(values) != 1 {
@@ -62,9 +60,7 @@ func (b balanced) balance(t *testing.T, name string, network *hcloud.Network,
 			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(8080), DestinationPort: new(80),
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return result.LoadBalancer
 }
 
@@ -97,9 +93,7 @@ func TestTrafficToAPrivateAddressDoesNotCount(t *testing.T) {
 			Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: ipNet("10.0.1.0/24"),
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	private, public := b.server(t, "web-0"), b.server(t, "web-1")
 	if _, _, err := b.client.Server.AttachToNetwork(t.Context(), private, hcloud.ServerAttachToNetworkOpts{
 		Network: network, IP: net.ParseIP(privateBackend),

@@ -20,14 +20,10 @@ import (
 func (c controlled) lines(t *testing.T, query, accept string) *bufio.Scanner {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", c.url+"/events"+query, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	req.Header.Set("Accept", accept)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	if len(resp.TransferEncoding) > 0 {
 		t.Errorf("the stream is sent in parts (%v), which take three writes each", resp.TransferEncoding)
@@ -140,9 +136,7 @@ func TestAnEventShowsTheStateRightAfterIt(t *testing.T) {
 	created, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
 		Name: "one", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if _, _, err := c.Client().Server.Poweroff(t.Context(), created.Server); err != nil {
 		t.Fatal(err)
 	}
@@ -160,9 +154,7 @@ func TestAnEventShowsTheStateRightAfterIt(t *testing.T) {
 	if got := awaitOff(func() string {
 		for {
 			e, err := inGo.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			var server schema.Server
 			if e.Kind != "server" {
 				continue

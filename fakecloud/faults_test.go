@@ -37,9 +37,7 @@ func overBoth(t *testing.T, o fakecloud.Options, test func(t *testing.T, c *fake
 		c := fakecloud.New(o)
 		t.Cleanup(c.Close)
 		endpoint, err := c.Start(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		transport := &http.Transport{}
 		t.Cleanup(transport.CloseIdleConnections)
 		test(t, c, reach{endpoint, &http.Client{Transport: transport}})
@@ -76,9 +74,7 @@ const createKey = `{"name": "one", "public_key": "` + testKey + `"}`
 func keys(t *testing.T, c *fakecloud.Cloud) int {
 	t.Helper()
 	raw, err := c.State(t.Context(), fakecloud.Selection{Kinds: []string{"ssh_key"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return strings.Count(string(raw), `"public_key"`)
 }
 
@@ -341,13 +337,9 @@ func TestAnEmptyProject(t *testing.T) {
 	t.Cleanup(c.Close)
 	check(t, orderServer(ctx, c, "one"))
 	server, _, err := c.Client().Server.GetByName(ctx, "one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	rule, err := c.Faults().Add(ctx, fault.Rule{Resource: "server", Effect: fault.Empty()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if all, err := c.Client().Server.All(ctx); err != nil || len(all) != 0 {
 		t.Errorf("the list has %d servers: %v", len(all), err)
 	}

@@ -20,9 +20,7 @@ import (
 func stateOf(t *testing.T, c *fakecloud.Cloud) []byte {
 	t.Helper()
 	state, err := c.State(t.Context(), fakecloud.Selection{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return state
 }
 
@@ -136,9 +134,7 @@ func TestAForkGetsReports(t *testing.T) {
 	fork := preparedCloud(t, 1, fakecloud.Options{}).Fork()
 	defer fork.Close()
 	server, _, err := fork.Client().Server.GetByName(t.Context(), "server-0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if err := fork.ReportServerUsage(t.Context(), server.ID, hypervisor.Usage{CPU: 5}); err != nil {
 		t.Error(err)
 	}

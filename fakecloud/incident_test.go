@@ -28,20 +28,14 @@ func startIncident(t *testing.T, o fakecloud.Options) *incident {
 	t.Cleanup(c.Close)
 	check(t, c.SetSpeed(t.Context(), 0))
 	endpoint, err := c.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	in := &incident{Cloud: c, Client: hcloud.NewClient(hcloud.WithEndpoint(endpoint), hcloud.WithToken(c.Token()),
 		hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}))}
 	created, err := in.order(t.Context(), "web-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	in.server = created.Server
 	balancer, err := in.balance(t.Context(), "web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	in.balancer = balancer.LoadBalancer
 	return in
 }

@@ -22,15 +22,11 @@ func slow(t *testing.T, url, path, host string) net.Conn {
 	t.Helper()
 	address, _, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: "+
 		"application/json\r\nContent-Length: 100\r\n\r\n{", path, host, DefaultToken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return conn
 }
 
@@ -43,9 +39,7 @@ func listening(t *testing.T, o Options, readTimeout time.Duration, at string) (e
 	var errs [2]error
 	endpoint, errs[0] = c.Start(t.Context(), "")
 	control, errs[1] = c.StartControl(t.Context(), at)
-	if err := errors.Join(errs[:]...); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(errs[:]...))
 	return endpoint, control
 }
 
@@ -90,15 +84,11 @@ func TestReboundNamesAreRefused(t *testing.T) {
 	} {
 		for _, url := range []string{endpoint + "/servers", endpoint + "/none", control + "/state"} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			r.Host = host
 			r.Header.Set("Authorization", "Bearer "+DefaultToken)
 			resp, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			body, _ := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
 			expected := want
@@ -156,9 +146,7 @@ func TestALongAnswerOutlivesTheReadTimeout(t *testing.T) {
 		<-answer
 		_, _ = io.WriteString(w, "done\n")
 	}), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, body := range []string{"", "{}"} {
 		method := http.MethodPost
 		if body == "" {
@@ -166,14 +154,10 @@ func TestALongAnswerOutlivesTheReadTimeout(t *testing.T) {
 		}
 		arrived, answer = make(chan struct{}), make(chan struct{})
 		r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		go func() { <-arrived; close(answer) }()
 		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "done\n" {
 			t.Errorf("%s: %q, %v", method, line, err)
 		}
@@ -186,9 +170,7 @@ func TestStartExplainsWhyItCannotListen(t *testing.T) {
 	c := New(Options{})
 	t.Cleanup(c.Close)
 	endpoint, err := c.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	taken := strings.TrimSuffix(strings.TrimPrefix(endpoint, "http://"), "/v1")
 	if _, err := c.StartControl(t.Context(), taken); err == nil || !strings.Contains(err.Error(), "another program uses that port") {
 		t.Errorf("%v", err)
@@ -216,13 +198,9 @@ func TestTheListenersReportToTheLog(t *testing.T) {
 	c := New(Options{Logger: slog.New(slog.NewJSONHandler(lines, nil))})
 	t.Cleanup(c.Close)
 	endpoint, err := c.StartTLS(t.Context(), "", &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(endpoint, "https://"), "/v1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "this is not a TLS handshake\r\n\r\n"); err != nil {
 		t.Fatal(err)

@@ -31,9 +31,7 @@ func metadataOf(c *fakecloud.Cloud, from, method, path string) *http.Response {
 func bodyOf(t *testing.T, r *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(b)
 }
 
@@ -58,9 +56,7 @@ func metadataCloud(t *testing.T) (c *fakecloud.Cloud, server, other *hcloud.Serv
 		o.ServerType, o.Image, o.Location = &hcloud.ServerType{Name: "cx23"}, &hcloud.Image{Name: "ubuntu-24.04"},
 			&hcloud.Location{Name: "hel1"}
 		result, _, err := client.Server.Create(ctx, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return result.Server
 	}
 	server = create(hcloud.ServerCreateOpts{Name: "my-server", UserData: "#cloud-config\n{}\n"})
@@ -168,9 +164,7 @@ func TestTheRoutedNetworkDecidesWhichOfSeveralServersHasAnAddress(t *testing.T) 
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
 	_, staging, err := c.AddProject(t.Context(), "staging", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	seed := func(token, name string) {
 		client := c.Client(hcloud.WithToken(token))
 		_, ipRange, _ := net.ParseCIDR("10.0.0.0/16")
@@ -178,9 +172,7 @@ func TestTheRoutedNetworkDecidesWhichOfSeveralServersHasAnAddress(t *testing.T) 
 			Name: name, IPRange: ipRange,
 			Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipRange, NetworkZone: "eu-central"}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if _, _, err = client.Server.Create(t.Context(), hcloud.ServerCreateOpts{
 			Name: "in-" + name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"},
 			Location: &hcloud.Location{Name: "fsn1"}, Networks: []*hcloud.Network{n},
@@ -201,16 +193,12 @@ func TestHcloudGosMetadataClientReadsIt(t *testing.T) {
 	c := fakecloud.New(fakecloud.Options{PublicIPv4: netip.MustParsePrefix("127.77.0.0/16")})
 	t.Cleanup(c.Close)
 	url, err := c.StartMetadata(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	result, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
 		Name: "web", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"},
 		Location: &hcloud.Location{Name: "nbg1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	// On loopback, a client can dial from a server's address.
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: result.Server.PublicNet.IPv4.IP}}
 	m := metadata.NewClient(metadata.WithEndpoint(url+"/metadata"), metadata.WithHTTPClient(&http.Client{Transport: &http.Transport{

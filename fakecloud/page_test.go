@@ -23,19 +23,13 @@ import (
 func ask(t *testing.T, method, url string, header http.Header) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	r.Header = header
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return resp, string(body)
 }
 
@@ -44,13 +38,9 @@ func TestTheControlAPIHasAPageForBrowsers(t *testing.T) {
 	cloud := fakecloud.New(fakecloud.Options{})
 	defer cloud.Close()
 	endpoint, err := cloud.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	control, err := cloud.StartControl(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	html := http.Header{"Accept": {"text/html,*/*"}}
 	for _, tc := range []struct {
 		method, path      string
@@ -107,28 +97,18 @@ func TestThePageNamesWhatClientsNeed(t *testing.T) {
 		cloud := fakecloud.New(fakecloud.Options{AllowedHosts: []string{"cloud.example"}, Tokens: tc.tokens})
 		defer cloud.Close()
 		_, err := cloud.Start(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		control, err := cloud.StartControl(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, control+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		r.Host = tc.host + ":4243"
 		r.Header.Set("Accept", "text/html")
 		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		public := tc.tokens == nil || slices.Contains(tc.tokens, fakecloud.DefaultToken)
 		want := strings.Replace(cloud.Endpoint(), "127.0.0.1", tc.endpoint, 1)
 		if text := string(body); !strings.Contains(text, `content="`+want+`"`) || strings.Contains(text, secret) ||
@@ -144,13 +124,9 @@ func TestThePageUsesTheAPIOfAProject(t *testing.T) {
 	cloud := fakecloud.New(fakecloud.Options{Tokens: []string{strings.Repeat("s", 64)}})
 	defer cloud.Close()
 	control, err := cloud.StartControl(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	other, _, err := cloud.AddProject(t.Context(), "other", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	asJSON := http.Header{"Content-Type": {"application/json"}}
 	followed := http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}
 	const create = `{"name": "web-1", "server_type": "cx23", "image": "debian-13"}`
@@ -197,14 +173,10 @@ func TestThePageUsesTheAPIOfAProject(t *testing.T) {
 		{"the API of the copy for clients", "GET", "/forks/1/v1/servers", "", nil, "", 401, "unauthorized"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), tc.method, control+tc.path, strings.NewReader(tc.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		r.Header, r.Host = tc.header, tc.host
 		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		text := strings.ReplaceAll(strings.ReplaceAll(string(body), " ", ""), "\n", "")
@@ -225,9 +197,7 @@ func TestMetricsCountWhatClientsDo(t *testing.T) {
 	cloud := fakecloud.New(fakecloud.Options{RateLimit: 100})
 	defer cloud.Close()
 	control, err := cloud.StartControl(ctx, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ask(t, "GET", control+"/metrics", nil) // the first look
 	client := cloud.Client(hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}))
 	if _, _, err := client.Server.Create(ctx, hcloud.ServerCreateOpts{
@@ -245,9 +215,7 @@ func TestMetricsCountWhatClientsDo(t *testing.T) {
 	_, text := ask(t, "GET", control+"/metrics", nil)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewBufferString(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	values := map[string]float64{}
 	for name, family := range families {
 		for _, m := range family.Metric {
@@ -278,9 +246,7 @@ func TestMetricsCountWhatClientsDo(t *testing.T) {
 		}
 	}
 	dashboard, err := os.ReadFile("grafana.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, name := range regexp.MustCompile(`(fakecloud|go|process)_[a-z_]+`).FindAllString(string(dashboard), -1) {
 		family := strings.TrimSuffix(name, "_bucket")
 		if families[family] == nil && !strings.Contains(family, "load_balancer") { // the cloud has none
@@ -298,9 +264,7 @@ func TestMetricsOfManyProjectsAreBounded(t *testing.T) {
 	cloud := fakecloud.New(fakecloud.Options{AutoProjects: true, RateLimit: 3600})
 	defer cloud.Close()
 	control, err := cloud.StartControl(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ask(t, "GET", control+"/metrics", nil) // the first look
 	for i := range 250 {
 		client := cloud.Client(hcloud.WithToken(strings.Repeat("t", i+1)))

@@ -250,9 +250,7 @@ func TestWhatSomebodyElseChangedStays(t *testing.T) {
 	start := func(text string) int64 {
 		t.Helper()
 		s, err := c.Scenarios().Start(ctx, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return s.ID
 	}
 	end := func(id int64) {
@@ -309,9 +307,7 @@ func TestAScenarioGoesOnElsewhere(t *testing.T) {
 	var text bytes.Buffer
 	check(t, c.Save(ctx, &text))
 	loaded, err := fakecloud.Load(bytes.NewReader(text.Bytes()), fakecloud.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	check(t, loaded.SetSpeed(ctx, 0))
 	for name, other := range map[string]*fakecloud.Cloud{"fork": c.Fork(), "loaded": loaded} {
 		defer other.Close()

@@ -19,9 +19,7 @@ func TestASeedFileCreatesAnInventory(t *testing.T) {
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
 	n, err := c.SeedFile(t.Context(), "testdata/seed.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if n != 10 {
 		t.Errorf("created %d resources, want 10", n)
 	}

@@ -15,9 +15,7 @@ func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	c := startControlled(t, fakecloud.Options{})
 	endpoint, err := c.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	s := c.lines(t, "", "")
 	nextLine(t, s)
 	answers := slowRequest(t, c.Cloud, endpoint)
@@ -63,9 +61,7 @@ func TestShutdownCutsConnectionsWhenItsContextIsDone(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})
 	endpoint, err := c.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	answers := slowRequest(t, c, endpoint)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -32,9 +32,7 @@ func open(t *testing.T, dir string) (*fakecloud.Cloud, error) {
 func mustOpen(t *testing.T, dir string) *fakecloud.Cloud {
 	t.Helper()
 	c, err := open(t, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return c
 }
 
@@ -57,17 +55,13 @@ func TestACloudGoesOnFromItsDirectory(t *testing.T) {
 		c := mustOpen(t, dir)
 		if i == 0 {
 			createServers(t, c, 20)
-			if err := c.SetSpeed(t.Context(), 0); err != nil {
-				t.Fatal(err)
-			}
+			check(t, c.SetSpeed(t.Context(), 0))
 		}
 		servers, err := c.Client().Server.All(t.Context())
 		if err != nil || len(servers) != 20 {
 			t.Fatalf("%d servers, %v", len(servers), err)
 		}
-		if err := c.Save(t.Context(), &saved[i]); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.Save(t.Context(), &saved[i]))
 		c.Close()
 	}
 	first, again := strings.Split(saved[0].String(), "\n"), strings.Split(saved[1].String(), "\n")
@@ -102,22 +96,16 @@ func (d *countingDisk) Write(durable bool, change func(put func(_, _ []byte) err
 func TestACreationSavesWhatChanges(t *testing.T) {
 	t.Parallel()
 	inner, err := disk.Open(t.TempDir(), disk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	d := &countingDisk{Disk: inner}
 	c, err := fakecloud.Open(fakecloud.Options{Disk: d, Actions: "1h"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer c.Close()
 	for i := range 3 {
 		before := d.bytes.Load()
 		_, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{Name: fmt.Sprint("server-", i),
 			ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if n := d.bytes.Load() - before; i > 0 && n > 2000 { // with the first one, the beginning of the cloud may be saved
 			t.Errorf("the creation of server %d saves %d bytes", i, n)
 		}
@@ -129,14 +117,10 @@ func TestFaultRulesAreSavedAsTheyChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	inner, err := disk.Open(dir, disk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	d := &countingDisk{Disk: inner}
 	c, err := fakecloud.Open(fakecloud.Options{Disk: d})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer c.Close()
 	post := func(path, body string) (saved int64) {
 		t.Helper()
@@ -163,9 +147,7 @@ func TestFaultRulesAreSavedAsTheyChange(t *testing.T) {
 		t.Fatalf("got %v, want the error of the rule", err)
 	}
 	killed := filepath.Join(t.TempDir(), "killed")
-	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.CopyFS(killed, os.DirFS(dir)))
 	again := mustOpen(t, killed)
 	defer again.Close()
 	if _, err := again.Client().Server.All(t.Context()); err != nil {
@@ -201,23 +183,17 @@ func wantError(t *testing.T, dir, want string) {
 func TestADirectoryThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, nil, 0o600))
 	wantError(t, file, "name a directory")
 	foreign := t.TempDir()
-	if err := os.WriteFile(filepath.Join(foreign, disk.File), bytes.Repeat([]byte("not a database\n"), 4000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(foreign, disk.File), bytes.Repeat([]byte("not a database\n"), 4000), 0o600))
 	wantError(t, foreign, "is damaged")
 	if os.Getuid() == 0 {
 		t.Log("root may write everywhere: the directory without permission is not tried")
 		return
 	}
 	locked := t.TempDir()
-	if err := os.Chmod(locked, 0o500); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(locked, 0o500))
 	wantError(t, locked, "writable")
 }
 
@@ -230,9 +206,7 @@ func TestADamagedFile(t *testing.T) {
 	createServers(t, c, 30)
 	c.Close()
 	good, err := os.ReadFile(filepath.Join(dir, disk.File))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	refused, accepted := 0, 0
 	for i := range 400 {
@@ -249,9 +223,7 @@ func TestADamagedFile(t *testing.T) {
 			copy(bad[at&^4095:], good[rnd.IntN(len(good))&^4095:][:4096])
 		}
 		to := t.TempDir()
-		if err := os.WriteFile(filepath.Join(to, disk.File), bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(to, disk.File), bad, 0o600))
 		if bytes.Equal(bad, good) {
 			continue
 		}
@@ -284,4 +256,11 @@ func damaged(t *testing.T, dir string) bool {
 		t.Errorf("a damaged file was accepted, and the cloud has %d servers and %d Primary IPs: %v", len(servers), len(ips), err)
 	}
 	return false
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -35,9 +35,7 @@ func TestAFullDisk(t *testing.T) {
 	for err == nil {
 		_, err = file.Write(make([]byte, 64<<10))
 	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, file.Close())
 	var names []string
 	var refused string
 	for err := error(nil); err == nil; {
@@ -54,9 +52,7 @@ func TestAFullDisk(t *testing.T) {
 	if all, err := c.Client().Server.All(t.Context()); err != nil || len(all) != len(names) {
 		t.Errorf("%d servers, %v, but %d were acknowledged: reads go on, and what is refused does not happen", len(all), err, len(names))
 	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(ballast))
 	for err := create("again"); err != nil; err = create("again") { // the disk is tried each second
 		if !hcloud.IsError(err, "server_error") {
 			t.Fatal(err)
@@ -85,9 +81,7 @@ func TestWhatDidNotFitIsNoDamage(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	d, err := disk.Open(dir, disk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = d.Close() }()
 	write := func(size int) error {
 		return d.Write(false, func(put func(key, value []byte) error, _ func([]byte) error) error {
@@ -99,9 +93,7 @@ func TestWhatDidNotFitIsNoDamage(t *testing.T) {
 	}
 	again, err := write(5), os.CopyFS(copied, os.DirFS(dir))
 	reopened, err2 := disk.Open(copied, disk.Options{})
-	if err := errors.Join(again, err, err2); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(again, err, err2))
 	if err := reopened.Close(); err != nil {
 		t.Error(err)
 	}

@@ -17,17 +17,13 @@ import (
 func mustOpen(t *testing.T, dir string) *disk {
 	t.Helper()
 	d, err := Open(dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return d.(*disk)
 }
 
 func mustWrite(t *testing.T, d *disk, change func(put func(key, value []byte) error, deleteAll func(prefix []byte) error) error) {
 	t.Helper()
-	if err := d.Write(false, change); err != nil {
-		t.Fatal(err)
-	}
+	check(t, d.Write(false, change))
 }
 
 // putAll writes keys with a prefix, one by one.
@@ -44,9 +40,7 @@ func putAll(t *testing.T, d *disk, prefix string, n, size int) {
 func killed(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.CopyFS(to, os.DirFS(dir)))
 	return to
 }
 
@@ -94,20 +88,14 @@ func TestAWriteCostsWhatItChanges(t *testing.T) {
 		}
 	}
 	busy, err := d.db.Begin(true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	putAll(t, d, "new", 3000, 1000)
 	copied := killed(t, dir)
-	if err := busy.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, busy.Rollback())
 	if n := has(t, copied); n != 3001 {
 		t.Errorf("%d keys after the end of the process, want 3001", n)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, d.Close())
 	if n := has(t, dir); n != 3001 {
 		t.Errorf("%d keys after Close, want 3001", n)
 	}
@@ -127,16 +115,12 @@ func TestADamagedLog(t *testing.T) {
 	defer func() { _ = d.Close() }()
 	name := filepath.Base(d.logs[0].file.Name())
 	good, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	try := func(what string, bad []byte, want ...int) {
 		t.Helper()
 		to := killed(t, dir)
-		if err := os.WriteFile(filepath.Join(to, name), bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(to, name), bad, 0o600))
 		if n := has(t, to); n != want[0] && n != want[len(want)-1] {
 			t.Errorf("%s: %d keys, want %v; -1 is a refusal", what, n, want)
 		}
@@ -170,9 +154,7 @@ func TestAnotherLayout(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, File)
 		db, err := bbolt.Open(path, 0o600, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		key, value := []byte("key"), []byte("value")
 		err = db.Update(func(tx *bbolt.Tx) (err error) {
 			for _, b := range test.buckets {
@@ -187,9 +169,7 @@ func TestAnotherLayout(t *testing.T) {
 			return errors.Join(err, tx.Bucket(totals).Put(totals, saved),
 				tx.Bucket(entries).Put(key, append(binary.BigEndian.AppendUint32(nil, s), value...)))
 		})
-		if err := errors.Join(err, db.Close()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(err, db.Close()))
 		if test.want == "" {
 			if n := has(t, dir); n != 1 {
 				t.Errorf("%s: %d keys, want 1", name, n)
@@ -203,5 +183,12 @@ func TestAnotherLayout(t *testing.T) {
 		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 			t.Errorf("%s: the file was written to", name)
 		}
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

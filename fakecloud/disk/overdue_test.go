@@ -17,13 +17,9 @@ func TestWhatBecameDueWhileOffIsDoneAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *fakecloud.Cloud {
 		d, err := disk.Open(dir, disk.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		cloud, err := fakecloud.Open(fakecloud.Options{Disk: d, Actions: "1ns"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return cloud
 	}
 	for i := range 100 {
@@ -31,12 +27,8 @@ func TestWhatBecameDueWhileOffIsDoneAtTheStart(t *testing.T) {
 		created, _, err := cloud.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
 			Name: fmt.Sprint("s", i), ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cloud.AwaitIdle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
+		check(t, cloud.AwaitIdle(t.Context()))
 		if _, _, err := cloud.Client().Server.DeleteWithResult(t.Context(), created.Server); err != nil {
 			t.Fatal(err)
 		}

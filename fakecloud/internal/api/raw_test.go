@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -131,7 +132,9 @@ func TestUnreadFieldsAreNamed(t *testing.T) {
 		"before it went": {"POST", "/v1/servers", server + `, "datacenter": "nbg1-dc3"}`, day(2026, 6, 1), "", ""},
 		"before it came": {"POST", "/v1/load_balancers", `{"name": "lb", "load_balancer_type": "lb11", "location": "fsn1", "public_net": {}}`,
 			day(2026, 6, 1), "", ""},
-		"null": {"POST", "/v1/servers", server + `, "other": null}`, Date{}, "", ""},
+		"null":    {"POST", "/v1/servers", server + `, "other": null}`, Date{}, "other", ""},
+		"no body": {"POST", "/v1/servers/1/actions/poweroff", `{"force": true}`, Date{}, "force", "server with ID '1' not found"},
+		"no JSON": {"DELETE", "/v1/servers/1", `force`, Date{}, "", "server with ID '1' not found"},
 		"a deep one": {"POST", "/v1/firewalls",
 			`{"name": "f", "rules": [{"direction": "in", "protocol": "icmp", "source_ips": ["::/0"], "dir": 1}]}`, Date{}, "rules.0.dir", ""},
 		"a line break":    {"POST", "/v1/firewalls", `{"name": "f", "a\nb": 1}`, Date{}, `a\nb`, ""},
@@ -143,8 +146,16 @@ func TestUnreadFieldsAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, refuse := range []bool{false, true} {
-				f := newFixture(t, func(o *Options) { o.Date, o.RefuseUnknown = tc.date, refuse })
+				var log bytes.Buffer
+				f := newFixture(t, func(o *Options) {
+					o.Date, o.RefuseUnknown, o.Logger = tc.date, refuse, slog.New(slog.NewTextHandler(&log, nil))
+				})
 				a := f.do(t, "one", tc.method, tc.path, tc.body)
+				const words = "a request has fields that nothing reads; see its names, or refuse them with --unknown-fields refuse"
+				said := strings.ReplaceAll(log.String(), `\\`, `\`)
+				if !strings.Contains(said, tc.names) || strings.Contains(said, words) != (tc.names != "") {
+					t.Errorf("the log says %q", said)
+				}
 				entries := f.entries(t, journal.Filter{})
 				if got := a.header.Get(UnknownFieldsHeader); got != tc.names || entries[0].UnknownFields != tc.names {
 					t.Errorf("the header names %q, the journal %q, want %q", got, entries[0].UnknownFields, tc.names)

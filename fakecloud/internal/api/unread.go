@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -99,10 +100,24 @@ func (a *API) logUnread(r *Request) {
 		"client", a.cloud.WithoutTokens(wire.Printable(first(r.HTTP.Header["User-Agent"]))))
 }
 
-// checkParameters is readAll for the query.
+// takeNoBody are the operations with POST that take no body. Those with GET and DELETE take none, either.
+const takeNoBody = "retry_certificate unassign_floating_ip disable_load_balancer_public_interface detach_server_iso detach_volume " +
+	"enable_load_balancer_public_interface unassign_primary_ip disable_server_backup disable_server_rescue enable_server_backup " +
+	"poweroff_server poweron_server reboot_server remove_server_from_placement_group request_server_console reset_server " +
+	"reset_server_password shutdown_server"
+
+// checkParameters is readAll for the query, and for the body of an operation that takes none. Such a body need not be JSON.
 func (r *Request) checkParameters() error {
-	if len(r.query) == 0 || r.HTTP.Method == http.MethodHead {
-		return nil
+	if len(r.query) > 0 && r.HTTP.Method != http.MethodHead {
+		if err := r.readAll(r.unreadParameters()); err != nil {
+			return err
+		}
 	}
-	return r.readAll(r.unreadParameters())
+	none := r.HTTP.Method == http.MethodGet || r.HTTP.Method == http.MethodDelete
+	if r.HTTP.ContentLength != 0 && (none || slices.Contains(strings.Fields(takeNoBody), r.Route.OperationID)) {
+		if err, ok := errors.AsType[*cloud.Error](r.Bind(new(struct{}))); ok && err.Code == "invalid_input" {
+			return err
+		}
+	}
+	return nil
 }

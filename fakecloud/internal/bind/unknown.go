@@ -20,11 +20,11 @@ func Unknown(ctx context.Context, body []byte, out any, day string) error {
 // MaxUnread is how many fields [Unread] names at most. It bounds what a request adds to logs.
 const MaxUnread = 20
 
-// noteUnread notes the first names of an object that its struct does not have, with a value.
+// noteUnread notes the first names of an object that its struct does not have.
 func (b *binder) noteUnread(path string, obj map[string]any, fields []field) {
 	var names []string
-	for name, v := range obj {
-		if v == nil || slices.ContainsFunc(fields, func(f field) bool { return f.name == name && f.known(b.day) }) {
+	for name := range obj {
+		if slices.ContainsFunc(fields, func(f field) bool { return f.name == name && f.known(b.day) }) {
 			continue
 		}
 		if i, _ := slices.BinarySearch(names, name); i < MaxUnread {

@@ -36,9 +36,7 @@ func newTestCA(t testing.TB) testCA {
 func (ca testCA) issue(t testing.TB, change func(*x509.Certificate)) testCA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: "test"}, BasicConstraintsValid: true,
 		NotBefore: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -51,13 +49,9 @@ func (ca testCA) issue(t testing.TB, change func(*x509.Certificate)) testCA {
 		parent = testCA{template, key}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent.cert, key.Public(), parent.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return testCA{cert, key}
 }
 
@@ -68,9 +62,7 @@ func (ca testCA) keyPEM(t testing.TB) string { t.Helper(); return pkcs8(t, ca.ke
 func pkcs8(t testing.TB, key any) string {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(encodePEM("PRIVATE KEY", der))
 }
 
@@ -111,14 +103,10 @@ func TestAnUploadedRSAKeyHasAtLeast2048Bits(t *testing.T) {
 	p, clock := certificateProject(t, Options{})
 	for bits, want := range map[int]string{1024: "certificate must use larger key size", 2048: ""} {
 		key, err := rsa.GenerateKey(rand.Reader, bits)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"example.com"}, NotAfter: clock.Now().Add(time.Hour)}
 		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_, _, err = p.UploadCertificate(UploadCertificate{
 			Name: "rsa", Certificate: string(encodePEM("CERTIFICATE", der)),
 			PrivateKey: string(encodePEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))),
@@ -136,17 +124,11 @@ func TestUploadsAreChecked(t *testing.T) {
 	leaf := ca.issue(t, named("example.com"))
 	key := leaf.keyPEM(t)
 	ecDER, err := x509.MarshalECPrivateKey(leaf.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	damaged := strings.Replace(ca.pem(), "A", "*", 1)
 	for _, tt := range []struct {
 		name, chain, key, want string
@@ -267,9 +249,7 @@ func TestAManagedCertificateIsIssuedWhenItsActionEnds(t *testing.T) {
 	p, clock := certificateProject(t, Options{Profile: ProfileFixed(10 * time.Second)})
 	c, action, st,
 		err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "web", DomainNames: []string{"www.example.com", "example.com"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	c, _ = st.Certificates.Get(c.ID)
 	if c.Issuance != IssuancePending || c.Renewal != RenewalUnavailable || c.Certificate != "" || c.Fingerprint != "" ||
 		!c.NotValidAfter.IsZero() {
@@ -323,9 +303,7 @@ func TestManagedCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 	p.cloud.keepActions = 2 * 365 * 24 * time.Hour // it counts them
 	p.cloud.mu.Unlock()
 	c, _, st, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "web", DomainNames: []string{"*.example.com"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	first, _ := st.Certificates.Get(c.ID)
 	due := first.NotValidAfter.Add(-managedRenewal)
 	clock.SetTime(due.Add(-time.Second))
@@ -367,9 +345,7 @@ func TestASeedMakesCertificatesReproducible(t *testing.T) {
 	issue := func(seed uint64) *Certificate {
 		p, _ := certificateProject(t, Options{Seed: seed})
 		c, _, st, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "web", DomainNames: []string{"example.com"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		c, _ = st.Certificates.Get(c.ID)
 		return c
 	}

@@ -119,9 +119,7 @@ func serverTargets(ids []int64) []FirewallTarget {
 func mustFirewall(t *testing.T, p Project, name string, to ...FirewallTarget) int64 {
 	t.Helper()
 	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: name, Rules: []FirewallRule{anyIn("80")}, ApplyTo: to})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return f.ID
 }
 

@@ -60,9 +60,7 @@ func TestTheRulesOfFirewallsDecideWhatALoadBalancerReaches(t *testing.T) {
 		for _, rules := range [][]FirewallRule{tc.first, tc.two} {
 			f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f" + itoa(int64(len(ids))), Rules: rules,
 				ApplyTo: []FirewallTarget{{Server: s.ID}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			ids = append(ids, f.ID)
 		}
 		clk.Step(time.Second)
@@ -95,9 +93,7 @@ func TestAFirewallFiltersFromTheEndOfItsAction(t *testing.T) {
 	s := lbServer(t, p, "s", map[string]string{"role": "web"})
 	lb := newLB(t, p, clk, CreateLoadBalancer{Services: []ServiceInput{tcp(80, 80)}, Targets: []TargetInput{serverTarget(s)}})
 	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	open := []FirewallRule{anyIn("80")}
 	change := func(what string, before, after bool, start func() error) {
 		t.Helper()
@@ -163,9 +159,7 @@ func TestHealthFollowsFirewallsWithoutADataPlane(t *testing.T) {
 		Targets: []TargetInput{serverTarget(s), privateTarget(private)}})
 	clk.Step(3 * time.Second)
 	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f", ApplyTo: []FirewallTarget{{Selector: "role=web"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	expect := func(after time.Duration, want string) {
 		t.Helper()
 		clk.Step(after)

@@ -126,9 +126,7 @@ func TestServersGetTheSameFirewallAtTheSameTime(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	s := runningServer(t, p, clk, smallServer("old")).ID
 	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, name := range []string{"a", "b", "c"} {
 		in := smallServer(name)
 		in.Firewalls = []int64{f.ID}
@@ -161,9 +159,7 @@ func TestALabelSelectorAppliesAFirewallByAnActionOfTheServer(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f", ApplyTo: []FirewallTarget{{Selector: "role=web"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	clk.Step(time.Second)
 	in := smallServer("new")
 	in.Labels, in.StartAfterCreate = map[string]string{"role": "web"}, false
@@ -226,14 +222,10 @@ func TestNewRulesAreAppliedToEachServerByAnAction(t *testing.T) {
 	selected := runningServer(t, p, clk, in).Ref()
 	runningServer(t, p, clk, smallServer("other"))
 	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f", ApplyTo: []FirewallTarget{{Server: direct.ID}, {Selector: "role=web"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	clk.Step(time.Second)
 	ids, st, err := p.SetFirewallRules(f.ID, []FirewallRule{anyIn("80")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var got []string
 	for _, id := range ids {
 		a, _ := st.Actions.Get(id)

@@ -56,9 +56,7 @@ func (m *model) floatingIPOperations() []func() {
 func mustFloatingIP(t *testing.T, p Project, in CreateFloatingIP) *FloatingIP {
 	t.Helper()
 	f, _, _, err := p.CreateFloatingIP(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return f
 }
 

@@ -27,9 +27,7 @@ func takeAll(t *testing.T, p Project, take func(*Tx) (netip.Addr, error)) []stri
 			out = append(out, a.String())
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	slices.Sort(out)
 	return out
 }
@@ -88,9 +86,7 @@ func TestANetworkGivesReservedAddressesOnlyOnRequest(t *testing.T) {
 	} {
 		s := putServer(t, p, "s"+want, "fsn1")
 		_, st, err := p.AttachServerToNetwork(s.ID, AttachServerToNetwork{Network: n.ID, IP: ask})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		got, _ := st.Servers.Get(s.ID)
 		if in, ok := got.PrivateNet(n.ID); !ok || in.IP.String() != want {
 			t.Errorf("asked for %v, got %v", ask, got.PrivateNets)

@@ -41,9 +41,7 @@ func TestHealthFollowsPowerWithoutADataPlane(t *testing.T) {
 		Services: []ServiceInput{tcp(80, 80), quick},
 		Targets:  []TargetInput{selectorTarget("a"), serverTarget(down), ipTarget("203.0.113.7")},
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	const dead = "unhealthy(layer4_no_connection)"
 	at := time.Duration(0)
 	expect := func(after time.Duration, want string) {

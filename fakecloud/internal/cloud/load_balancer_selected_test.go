@@ -24,9 +24,7 @@ func selectingCloud(t *testing.T, balancers, servers int, label string) (Project
 			Name: fmt.Sprintf("lb-%d", i), Type: "lb11", Location: "fsn1",
 			Services: []ServiceInput{tcp(80, 80)}, Targets: []TargetInput{selectorTarget("a")},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 	}
 	create := func(i int) {
 		did(p.CreateServer(CreateServer{

@@ -38,9 +38,7 @@ func lbNetwork(t *testing.T, p Project, name, prefix string) *Network {
 	n, _, err := p.CreateNetwork(CreateNetwork{Name: name, IPRange: netip.MustParsePrefix(prefix + ".0.0/16"), Subnets: []Subnet{
 		{Type: SubnetCloud, IPRange: netip.MustParsePrefix(prefix + ".1.0/24"), NetworkZone: "eu-central"},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return n
 }
 
@@ -98,9 +96,7 @@ func publicIPv4(p Project, s *Server) netip.Addr {
 func newLB(t *testing.T, p Project, clk *testclock.FakeClock, in CreateLoadBalancer) *LoadBalancer {
 	t.Helper()
 	lb, action, _, err := p.CreateLoadBalancer(lbDefaults(in))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ended(t, p, clk, action, "")
 	return getLB(t, p, lb.ID)
 }
@@ -257,9 +253,7 @@ func TestALoadBalancerWhoseCreationFailsStaysWithoutItsNetwork(t *testing.T) {
 	lb, action, _, err := failing.CreateLoadBalancer(lbDefaults(CreateLoadBalancer{
 		Network: n.ID, Targets: []TargetInput{privateTarget(s)},
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if got := getLB(t, p, lb.ID).Targets; len(got) != 1 || got[0].IP != s.PrivateNets[0].IP {
 		t.Errorf("targets while it is created: %+v", got)
 	}
@@ -351,13 +345,9 @@ func TestMetricsShowTheLatestReports(t *testing.T) {
 	metrics := func(from, to, step time.Duration, types ...string) map[string][]float64 {
 		t.Helper()
 		r, err := NewMetricRange(start.Add(from), start.Add(to), step)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		series, err := p.LoadBalancerMetrics(lb.ID, types, r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		out := map[string][]float64{}
 		for _, s := range series {
 			out[s.Name] = s.Values

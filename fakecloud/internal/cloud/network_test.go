@@ -29,9 +29,7 @@ func putServer(t *testing.T, p Project, name, location string) *Server {
 		tx.Servers.Put(s)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return s
 }
 
@@ -227,9 +225,7 @@ func TestASubnetRunsOutOfAddresses(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		clk.Step(time.Second)
 		got, _ := p.View().Servers.Get(s.ID)
 		if ip := got.PrivateNets[0].IP; seen[ip] || ip.String() == "10.9.0.1" {

@@ -40,9 +40,7 @@ func TestTheAddressOfALoadBalancerTargetStays(t *testing.T) {
 			tx.Servers.Update(s.ID, func(s *Server) { s.LoadBalancers = []int64{lb.ID} })
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		want := "server_is_load_balancer_target"
 		if private {
 			want = ""

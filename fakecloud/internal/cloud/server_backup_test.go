@@ -93,9 +93,7 @@ func TestADailyBackupNeedsRoom(t *testing.T) {
 	t.Parallel()
 	p, step, id := backedUp(t, Options{Limits: Limits{KindImage: 1}})
 	snapshot, _, _, err := p.CreateServerImage(id, CreateServerImage{Type: ImageSnapshot})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	step(24 * time.Hour)
 	wantNoBackups(t, p, "in a project without room for another image")
 	check(t, p.DeleteImage(snapshot.ID))

@@ -55,9 +55,7 @@ func TestImagesOfAServer(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
 	snap, _, st, err := p.CreateServerImage(id, CreateServerImage{Type: ImageSnapshot, Labels: map[string]string{"a": "b"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if i, _ := st.Images.Get(snap.ID); i.Status != "creating" || i.ImageSize != 0 || i.Description == "" {
 		t.Errorf("at first: %+v", i)
 	}
@@ -78,9 +76,7 @@ func TestImagesOfAServer(t *testing.T) {
 	}
 
 	failed, action, _, err := p.WithOutcome(&ActionOutcome{Fail: true}).CreateServerImage(id, CreateServerImage{Type: ImageSnapshot})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	clk.Step(time.Second)
 	wantAction(t, p, action, "create_image", ActionFailed)
 	if _, ok := p.View().Images.Get(failed.ID); ok {

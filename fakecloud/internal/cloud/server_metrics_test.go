@@ -15,9 +15,7 @@ func TestMetricsOfAServer(t *testing.T) {
 	metrics := func(start, end time.Time, step time.Duration) (MetricRange, []MetricSeries) {
 		t.Helper()
 		r, err := NewMetricRange(start, end, step)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		out, err := p.ServerMetrics(s.ID, []string{"cpu", "disk", "network"}, r)
 		if err != nil || len(out) != 9 {
 			t.Fatalf("%d series, %v", len(out), err)

@@ -104,9 +104,7 @@ func checkLoadBalancer(t *testing.T, st *State, lb *LoadBalancer) {
 			continue
 		}
 		selector, err := store.ParseSelector(target.Selector)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var want, got []int64
 		for s := range st.Servers.All() {
 			_, private := s.PrivateNet(lb.network())

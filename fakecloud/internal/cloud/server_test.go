@@ -90,9 +90,7 @@ func smallServer(name string) CreateServer {
 func did[T any](v T, _ *State, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return v
 	}
 }

@@ -71,9 +71,7 @@ func TestLocksAndResetsReachEveryKind(t *testing.T) {
 	delete(want, change{EventUpdated, KindAction})
 	for range len(want) {
 		e, err := sub.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		key := change{e.Type, e.Kind}
 		if want[key]--; want[key] < 0 {
 			t.Errorf("unexpected: %s %s", e.Kind, e.Type)

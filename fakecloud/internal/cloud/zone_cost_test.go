@@ -91,9 +91,7 @@ func TestAChangeOfARecordSetCostsTheSameInALargeZone(t *testing.T) {
 	}
 	must := func(_ int64, _ *State, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 	}
 	values := func(n int) []dns.Record {
 		all := make([]dns.Record, n)
@@ -216,9 +214,7 @@ func TestTheOrdersOfRecordSetsAreThoseOfTheirList(t *testing.T) {
 func showRRSets(t *testing.T, st *State) (shown string) {
 	t.Helper()
 	z, err := st.FindZone("example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ids := func(all []*RRSet) (ids []string) {
 		for _, s := range all {
 			ids = append(ids, s.ID())

@@ -10,9 +10,7 @@ import (
 func mustZone(t *testing.T, p Project, in CreateZone) *Zone {
 	t.Helper()
 	z, _, _, err := p.CreateZone(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return z
 }
 
@@ -57,9 +55,7 @@ func TestTheSerialNumberGrowsWithEachChange(t *testing.T) {
 	z := mustZone(t, p, CreateZone{Name: "example.com", Mode: ZonePrimary})
 	_, st, err := p.SetRecords("example.com", "@", "SOA",
 		[]dns.Record{{Value: "hydrogen.ns.hetzner.com. admin.example.com. 4000000000 1 2 3 4"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	now, _ := st.Zones.Get(z.ID)
 	if soa, _ := now.RRSet("@", "SOA"); soa.Records[0].Value != "hydrogen.ns.hetzner.com. admin.example.com. 4000000001 1 2 3 4" {
 		t.Errorf("SOA %q", soa.Records[0].Value)

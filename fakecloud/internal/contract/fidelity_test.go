@@ -56,7 +56,7 @@ func fidelityCounts(t *testing.T) map[string]int {
 }
 
 // infidelity is the beginning of a case of TestEachInfidelityIsFound.
-var infidelity = regexp.MustCompile(`(?m)^\t\t"[^"]+": +\{on\(`)
+var infidelity = regexp.MustCompile(`(?m)^\t\t\{"[^"]+", "[A-Z]+", `)
 
 func figure(t *testing.T, text string) (n int) {
 	t.Helper()

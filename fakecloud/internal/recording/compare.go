@@ -193,7 +193,7 @@ func (c *comparer) text(f *field, place, name, recorded, fake string, siblings m
 	}
 	switch f.class {
 	case classEnum:
-		if !volatile[name] && recorded != fake && f.values[recorded] {
+		if !volatile[name] && recorded != fake {
 			c.report(DiffValue, place, recorded, fake)
 		}
 	case classCode:

@@ -124,7 +124,7 @@ var byName = []struct {
 	{regexp.MustCompile(`(^|\.)(selector|label_selector)$`), "selector", ""},
 	{regexp.MustCompile(`\.time_series$`), "series", ""},
 	{regexp.MustCompile(`\.error\.message$`), "message", ""},
-	{regexp.MustCompile(`(\.error\.code|\.command|resources\.\*\.type|used_by\.\*\.type)$`), "code", ""},
+	{regexp.MustCompile(`(\.error\.code|\.command|\.category|resources\.\*\.type|used_by\.\*\.type)$`), "code", ""},
 	{regexp.MustCompile(`(^|\.)format$`), "enum", "ext4 xfs"},
 	{regexp.MustCompile(`(^|\.)(mac_address|fingerprint)$`), "hex", ""},
 	{regexp.MustCompile(`records\.\*\.value$`), "record", ""},

@@ -15,10 +15,10 @@ type Report struct {
 	Replayed  int    `json:"replayed"`
 	// CutOff is set if the last line of the recording was not complete.
 	CutOff bool `json:"cut_off"`
-	// Operations are how many exchanges of each operation were replayed.
+	// Operations are how many exchanges of each operation were replayed. As in Replayed, undecided ones are not among them.
 	Operations    map[string]int `json:"operations"`
 	NotReplayable []Skipped      `json:"not_replayable"`
-	// Undecided are the requests that the simulation refused until an action ended, of which the recording shows no end.
+	// Undecided are the writes that the simulation refused until an action ended, if the recording does not prove that it ran.
 	Undecided   []Skipped    `json:"undecided"`
 	Differences []Difference `json:"differences"`
 }
@@ -62,7 +62,8 @@ type Difference struct {
 // Write writes the report as text. Equal differences of the same operation have one line.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d exchanges with %s, %d replayed, %d not\n", r.Exchanges, r.Target, r.Replayed, len(r.NotReplayable))
+	fmt.Fprintf(&b, "%d exchanges with %s, %d replayed, %d not, %d undecided\n",
+		r.Exchanges, r.Target, r.Replayed, len(r.NotReplayable), len(r.Undecided))
 	if r.CutOff {
 		b.WriteString("the last line is not complete and was left out: the recorder was killed while it wrote\n")
 	}

@@ -208,9 +208,11 @@ func (p *player) replay(ctx context.Context, e *Exchange, tokens map[string]stri
 	if err != nil {
 		return err
 	}
-	p.report.Replayed++
-	if route != nil {
-		p.report.Operations[route.operation]++
+	if n := len(p.report.Undecided); n == 0 || p.report.Undecided[n-1].Seq != e.Seq {
+		p.report.Replayed++
+		if route != nil {
+			p.report.Operations[route.operation]++
+		}
 	}
 	p.compare(e, a)
 	return p.follow(ctx, e)
