@@ -115,7 +115,7 @@ func (r *Request) checkParameters() error {
 	}
 	none := r.HTTP.Method == http.MethodGet || r.HTTP.Method == http.MethodDelete
 	if r.HTTP.ContentLength != 0 && (none || slices.Contains(strings.Fields(takeNoBody), r.Route.OperationID)) {
-		if err, ok := errors.AsType[*cloud.Error](r.Bind(new(struct{}))); ok && err.Code == "invalid_input" {
+		if err, ok := errors.AsType[*cloud.Error](r.Bind(new(struct{}))); ok && r.api.refuseUnknown && err.Code == "invalid_input" {
 			return err
 		}
 	}
