@@ -68,7 +68,8 @@ func awaitAnswer(ctx context.Context, env *framework.Env, address string, number
 // awaitClosed waits until nothing answers on a port of an address.
 func awaitClosed(ctx context.Context, env *framework.Env, address string, number int) {
 	GinkgoHelper()
-	Eventually(func() bool { return env.Traffic.Closed(ctx, address, number) }).WithContext(ctx).Should(BeTrue(), "%s:%d still listens", address, number)
+	Eventually(env.Traffic.Closed).WithContext(ctx).WithArguments(address, number).
+		Should(BeTrue(), "%s:%d still listens", address, number)
 }
 
 // awaitLoadBalancers waits until the spec has so many load balancers.

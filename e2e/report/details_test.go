@@ -109,7 +109,7 @@ goroutine 1:
 `),
 		entry("requests of the CCM", "12:00:01.601 GET /servers\n"), // which are among these
 		entry("requests to the cloud", "12:00:01.600 GET    /v1/servers → 200   spec\n"),
-		entry("the cloud's state", "servers:\n- one\n"),
+		entry("the cloud's state", "- one\n"),
 		entry("cluster", `# nodes
 - name: node-1
   at: 12:00:00
@@ -149,7 +149,7 @@ second line
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if f.At != 29.5 || f.Place != "service_test.go:9" || f.Message != "expected\n    true" || f.State != "servers:\n- one\n" || f.LeftOut != 0 {
+	if f.At != 29.5 || f.Place != "service_test.go:9" || f.Message != "expected\n    true" || f.State != "- one\n" || f.LeftOut != 0 {
 		t.Errorf("got %+v", f)
 	}
 }

@@ -130,8 +130,8 @@ func TestThePageHasItsDataAndNoAddressOfAnotherHost(t *testing.T) {
 // TestThePageOfManyFailuresIsNotHuge makes the worst page: each spec of four columns has failed, with as long a log as is kept.
 func TestThePageOfManyFailuresIsNotHuge(t *testing.T) {
 	t.Parallel()
-	line := strings.Repeat(`I1126 12:00:01.000000   99 node.go:7] "synced" node="node-1" `, 2)
-	details := DetailsOf(failedSpec(entry("log of the CCM", strings.Repeat(line+"\n", 500)), entry("the cloud's state", strings.Repeat(line, 500))))
+	log := strings.Repeat(strings.Repeat(`I1126 12:00:01.000000   99 node.go:7] "synced" node="node-1" `, 2)+"\n", 500)
+	details := DetailsOf(failedSpec(entry("log of the CCM", log), entry("the cloud's state", log)))
 	var runs []speclist.Run
 	for i := range 4 {
 		r := speclist.Run{CCM: fmt.Sprint("ccm-", i), Cluster: "kind", Time: noon}

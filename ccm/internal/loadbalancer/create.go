@@ -35,7 +35,8 @@ func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, no
 			s.in.Limits = s.limitsOf(ctx, cmp.Or(planned.Type, plan.DefaultLoadBalancerType))
 			planned, notes = plan.Compute(s.in)
 			again = len(planned.Excess) > 0
-		case bare < 2 && isRefusal(ctx, err) && !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError, hcloud.ErrorCodeResourceLimitExceeded):
+		case bare < 2 && isRefusal(ctx, err) &&
+			!hcloud.IsError(err, hcloud.ErrorCodeUniquenessError, hcloud.ErrorCodeResourceLimitExceeded):
 			// Because of a target or a port, perhaps: each is added by itself.
 			bare, again = bare+1, true
 		}

@@ -284,7 +284,8 @@ func TestTerraformReplacesTheLabelsOfItsLoadBalancer(t *testing.T) {
 					}
 					w.setLabels(w.theLoadBalancer(), replaced)
 					if annotation == "adopt" && left == "the production CCM's" {
-						_, _, err := w.api.LoadBalancer.Update(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerUpdateOpts{Name: "front"})
+						_, _, err := w.api.LoadBalancer.Update(t.Context(), w.theLoadBalancer(),
+							hcloud.LoadBalancerUpdateOpts{Name: "front"})
 						w.must(err)
 					}
 					w.clock.Step(time.Minute)

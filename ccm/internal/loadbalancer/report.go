@@ -189,7 +189,8 @@ func (s *serviceSync) tellWaiting(planned *plan.LoadBalancer) {
 			serversOf(planned.Lingering))
 	}
 	if len(planned.Waiting) > 0 {
-		s.events.Normal(s.svc, event.Pending, "Targets change their addresses in turns, each when the others are healthy: servers %s", serversOf(planned.Waiting))
+		s.events.Normal(s.svc, event.Pending, "Targets change their addresses in turns, each when the others are healthy: servers %s",
+			serversOf(planned.Waiting))
 	}
 }
 

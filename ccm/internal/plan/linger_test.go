@@ -87,8 +87,10 @@ func TestNoTargetChangesWhileAnotherIsNotChecked(t *testing.T) {
 			[]Target{{1, true}, {3, false}, {4, true}}},
 		"another one is refused": {5, false, now{target(1, true, healthy), target(3, false, healthy), target(4, false, healthy)},
 			[]Target{{1, true}, {3, true}, {4, false}}},
-		"one is missing":             {4, false, now{target(1, true, healthy), target(3, false, healthy)}, []Target{{1, true}, {2, true}, {3, false}}},
-		"the missing one is refused": {2, false, now{target(1, true, healthy), target(3, false, healthy)}, []Target{{1, true}, {2, true}, {3, true}}},
+		"one is missing": {4, false, now{target(1, true, healthy), target(3, false, healthy)},
+			[]Target{{1, true}, {2, true}, {3, false}}},
+		"the missing one is refused": {2, false, now{target(1, true, healthy), target(3, false, healthy)},
+			[]Target{{1, true}, {2, true}, {3, true}}},
 		"one was refused a moment ago, and is a target again": {2, false, now{target(1, true, healthy), target(2, false, unknown),
 			target(3, false, healthy)}, []Target{{1, true}, {2, false}, {3, false}}},
 	} {

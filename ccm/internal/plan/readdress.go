@@ -70,7 +70,7 @@ func look(plan *LoadBalancer, in Input, now map[int64]hcloud.LoadBalancerTarget)
 	for _, want := range plan.Targets {
 		switch t, is := now[want.ServerID]; {
 		case in.Refused[want.ServerID] && (!is || t.UsePrivateIP != want.Private):
-			s.ready, s.unknown = s.ready && !(is && IsUnknown(t)), s.unknown || is && IsUnknown(t) // the refusal gave it its address again
+			s.ready, s.unknown = s.ready && (!is || !IsUnknown(t)), s.unknown || is && IsUnknown(t) // it has its address again
 		case is && t.UsePrivateIP != want.Private:
 			if len(healthyPorts(t)) > 0 {
 				s.next = append(s.next, want.ServerID)

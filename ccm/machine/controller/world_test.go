@@ -417,7 +417,8 @@ func objectsOf[L client.ObjectList, T any](w *world, what string, list L, items 
 }
 
 func (w *world) deployments() []v1alpha1.MachineDeployment {
-	return objectsOf(w, "deployments", new(v1alpha1.MachineDeploymentList), func(l *v1alpha1.MachineDeploymentList) []v1alpha1.MachineDeployment { return l.Items })
+	type list = v1alpha1.MachineDeploymentList
+	return objectsOf(w, "deployments", new(list), func(l *list) []v1alpha1.MachineDeployment { return l.Items })
 }
 
 func (w *world) sets() []v1alpha1.MachineSet {

@@ -123,7 +123,7 @@ var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), fra
 			names = append(names, name)
 			env.LoadBalancers.AwaitTargets(ctx, "web", hetzner.Healthy(names...))
 			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
-			Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).Should(ContainElement(env.Routes.Of(ctx, name, server)))
+			Eventually(env.Routes.List).WithContext(ctx).Should(ContainElement(env.Routes.Of(ctx, name, server)))
 			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 		})
 	})

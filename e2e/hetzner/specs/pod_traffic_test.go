@@ -177,7 +177,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 
 		It("has metadata that its pods read", func(ctx SpecContext) {
 			pod := env.Pods.Await(ctx, "web", name)
-			Eventually(func() (string, error) { return env.Pods.Fetch(ctx, pod, hetzner.MetadataURL+"instance-id") }).WithContext(ctx).Should(Equal(fmt.Sprint(server.ID)))
+			Eventually(ctx, env.Pods.Fetch).WithArguments(pod, hetzner.MetadataURL+"instance-id").Should(Equal(fmt.Sprint(server.ID)))
 			Expect(env.Pods.Fetch(ctx, pod, hetzner.MetadataURL+"hostname")).To(Equal(name))
 		})
 

@@ -100,5 +100,5 @@ func (s *server) warnRealToken(w io.Writer, lookup func(string) (string, bool), 
 	}
 }
 
-const replacedToken = "The lines for the shell replace it, but what runs without them, and has this token, talks to the real cloud, and so " +
-	"does a program that ignores HCLOUD_ENDPOINT. Unset the token first."
+const replacedToken = "The lines for the shell replace it, but what runs without them, and has this token, talks to the real cloud, and " +
+	"so does a program that ignores HCLOUD_ENDPOINT. Unset the token first."

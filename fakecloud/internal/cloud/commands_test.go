@@ -33,7 +33,8 @@ func TestThePageOfActionsIsTheTableOfCommands(t *testing.T) {
 	b.WriteString("# The actions of fakecloud\n\n" +
 		"What each action locks, how long it takes with the profile `realistic`, and what it does. `make actions` takes all columns " +
 		"but the\n" +
-		"last two from the table `commands` ([commands.go](internal/cloud/commands.go)). Where no source stands beside an effect, the API\n" +
+		"last two from the table `commands` ([commands.go](internal/cloud/commands.go)). Where no source stands beside an effect, the " +
+		"API\n" +
 		"document says so. A time without a source is `ours`: so long that a program has to wait for the end.\n\n" +
 		"| command | locks | shows, too | takes | source of the time | effect |\n|---|---|---|--:|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(commands)) {
