@@ -214,9 +214,9 @@ func (s *shown) checkPhone(where string) {
 func TestTablesAreSearchedAndSorted(t *testing.T) {
 	s := open(t, fakecloud.Options{})
 	s.cluster()
-	api, _, err := s.client.LoadBalancer.GetByName(t.Context(), "api")
+	lb, _, err := s.client.LoadBalancer.GetByName(t.Context(), "api")
 	s.must(err)
-	_, _, err = s.client.LoadBalancer.Update(t.Context(), api, hcloud.LoadBalancerUpdateOpts{Name: strings.Repeat("0", 32)})
+	_, _, err = s.client.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Name: strings.Repeat("0", 32)})
 	s.must(err)
 	s.Click("Resources")
 	s.Click("load balancers")
