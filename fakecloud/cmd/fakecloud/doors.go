@@ -118,10 +118,10 @@ The program gets a proxy on a loopback address, which answers for ` + proxy.APIH
 every other host but those of --allow, the authority of the proxy's certificate, and a token of the
 cloud. It finds all of them in variables of its environment. The proxy ends with the program.
 
-The cloud is the one that the variable HCLOUD_ENDPOINT names, with the token of HCLOUD_TOKEN. If it is
-not set, the cloud is that of fakecloud start, or else the one at ` + defaultListen + `; without a token,
-it is the default one. The exit status is that of the program: 128 and its number after a signal, 127
-if there is no such program, 126 if it cannot be run.`,
+The cloud is the one that the variable HCLOUD_ENDPOINT names, with the token of HCLOUD_TOKEN. If
+it is not set, the cloud is that of fakecloud start, or else the one at ` + defaultListen + `; without
+a token, it is the default one. The exit status is that of the program: 128 and its number after
+a signal, 127 if there is no such program, 126 if it cannot be run.`,
 		Args: arguments(1, math.MaxInt),
 	}
 	cmd.Flags().SetInterspersed(false)
