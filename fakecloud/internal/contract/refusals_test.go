@@ -91,11 +91,11 @@ var thread = regexp.MustCompile(`([A-Za-z][\w.-]*[a-z][\w.-]*) (?:issues? |pull 
 func TestEachThreadOfACommentIsInATable(t *testing.T) {
 	t.Parallel()
 	var tables []byte
-	for _, name := range strings.Fields("ACTIONS DIFFERENCES COVERAGE INCIDENTS README") {
+	for name := range strings.FieldsSeq("ACTIONS DIFFERENCES COVERAGE INCIDENTS README") {
 		page, _ := os.ReadFile("../../" + name + ".md") // without one, its threads are missing
 		tables = append(tables, page...)
 	}
-	for _, name := range strings.Fields("clients refusals") {
+	for name := range strings.FieldsSeq("clients refusals") {
 		table, _ := os.ReadFile("testdata/" + name + ".tsv")
 		tables = append(tables, table...)
 	}
