@@ -38,7 +38,9 @@ func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, no
 		case bare < 2 && isRefusal(ctx, err) &&
 			!hcloud.IsError(err, hcloud.ErrorCodeUniquenessError, hcloud.ErrorCodeResourceLimitExceeded):
 			// Because of a target or a port, perhaps: each is added by itself.
-			bare, again = bare+1, true
+			if bare, again = bare+1, true; len(planned.Targets) == 0 {
+				bare = 2
+			}
 		}
 	}
 	s.result.Created = created
