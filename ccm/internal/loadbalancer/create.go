@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +19,7 @@ import (
 func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, notes []plan.Note) (*hcloud.LoadBalancer, *plan.LoadBalancer,
 	[]plan.Note, error) {
 	var lb *hcloud.LoadBalancer
-	var created bool
+	var created, confirmed bool
 	var err error
 	bare := 0 // 1: without targets, 2: without ports, too
 	for again := true; again; {
@@ -37,10 +39,20 @@ func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, no
 			again = len(planned.Excess) > 0
 		case bare < 2 && isRefusal(ctx, err) &&
 			!hcloud.IsError(err, hcloud.ErrorCodeUniquenessError, hcloud.ErrorCodeResourceLimitExceeded):
-			// Because of a target or a port, perhaps: each is added by itself.
-			if bare, again = bare+1, true; len(planned.Targets) == 0 {
-				bare = 2
+			// What was known of the servers may be old. Else each target, and then each port, is added by itself.
+			before := planned
+			if !confirmed && len(planned.Targets) > 0 {
+				if err := s.confirmTargets(ctx); err != nil {
+					return nil, nil, nil, err
+				}
+				planned, notes = plan.Compute(s.in)
 			}
+			if slices.Equal(planned.Targets, before.Targets) && maps.Equal(planned.IPv6, before.IPv6) {
+				if bare++; len(planned.Targets) == 0 {
+					bare = 2
+				}
+			}
+			confirmed, again = true, true
 		}
 	}
 	s.result.Created = created
