@@ -140,7 +140,7 @@ func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops 
 			}
 			continue
 		}
-		if failed[op.Part] = true; adds && isRefusal(ctx, err) {
+		if failed[op.Part] = true; adds && isTargetRefusal(ctx, err) {
 			refused++
 		}
 		errs = append(errs, &partError{lb: lb, op: op, err: err})
@@ -253,6 +253,12 @@ func (e *partError) StableText() string { return e.Error() }
 func isRefusal(ctx context.Context, err error) bool {
 	status := apicall.StatusOf(err)
 	return status >= http.StatusBadRequest && status < http.StatusInternalServerError && !endsSync(ctx, err)
+}
+
+// isTargetRefusal reports whether the API has refused a target: at once, or by its action.
+func isTargetRefusal(ctx context.Context, err error) bool {
+	_, failed := errors.AsType[hcloud.ActionError](err)
+	return failed || isRefusal(ctx, err)
 }
 
 // endsSync reports whether the error concerns the whole load balancer or this process: further operations

@@ -76,7 +76,7 @@ func (l *Controller) noteRefused(ctx context.Context, uid string, done []plan.Op
 		}
 	}
 	for _, e := range apicall.EachError(err) {
-		if part, ok := errors.AsType[*partError](e); ok && part.op.Kind == plan.OpAddTarget && isRefusal(ctx, part.err) {
+		if part, ok := errors.AsType[*partError](e); ok && part.op.Kind == plan.OpAddTarget && isTargetRefusal(ctx, part.err) {
 			if refused == nil {
 				refused = map[int64]time.Time{}
 				l.refused[uid] = refused

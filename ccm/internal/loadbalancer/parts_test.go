@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // request is a request of the CCM: "POST add_service", and the fields of its body.
@@ -271,13 +272,16 @@ func TestARefusedTargetHoldsUpNoOther(t *testing.T) {
 	for name, test := range map[string]struct {
 		refused, before, after []int // indexes of nodes
 		off                    bool  // those before
+		late                   bool  // the API takes the request, and its action fails
 	}{
-		"a new load balancer":                     {refused: []int{0}, after: []int{0, 1, 2}},
-		"a new load balancer, all are refused":    {refused: []int{0, 1}, after: []int{0, 1}},
-		"a node is excluded, others stay":         {refused: []int{3}, before: []int{0, 1, 2}, after: []int{1, 2, 3}},
-		"all nodes are replaced":                  {refused: []int{2}, before: []int{0, 1}, after: []int{2, 3, 4}},
-		"all nodes are replaced by a refused one": {refused: []int{2}, before: []int{0, 1}, after: []int{2}},
-		"all were off, and are replaced by one":   {refused: []int{2}, before: []int{0, 1}, after: []int{2}, off: true},
+		"a new load balancer":                      {refused: []int{0}, after: []int{0, 1, 2}},
+		"a new load balancer, all are refused":     {refused: []int{0, 1}, after: []int{0, 1}},
+		"a node is excluded, others stay":          {refused: []int{3}, before: []int{0, 1, 2}, after: []int{1, 2, 3}},
+		"a node is excluded, the action fails":     {refused: []int{3}, before: []int{0, 1, 2}, after: []int{1, 2, 3}, late: true},
+		"all nodes are replaced":                   {refused: []int{2}, before: []int{0, 1}, after: []int{2, 3, 4}},
+		"all nodes are replaced, the action fails": {refused: []int{2}, before: []int{0, 1}, after: []int{2, 3, 4}, late: true},
+		"all nodes are replaced by a refused one":  {refused: []int{2}, before: []int{0, 1}, after: []int{2}},
+		"all were off, and are replaced by one":    {refused: []int{2}, before: []int{0, 1}, after: []int{2}, off: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -306,7 +310,18 @@ func TestARefusedTargetHoldsUpNoOther(t *testing.T) {
 			if len(want) == 0 && test.before != nil && !test.off {
 				want = serverIDs(chosen(test.before[:1])) // the last one that serves stays
 			}
-			w.expectError(cloud, svc, fmt.Sprintf("add_target server %d", serverIDs(chosen(test.refused))[0]), "unsupported_error")
+			code := "unsupported_error"
+			if test.late {
+				code = "action_failed"
+				w.wire.setIntercept(func(r *http.Request) *http.Response {
+					if r.Method == http.MethodPost && strings.Contains(fmt.Sprint(readRequest(t, r).body), fmt.Sprintf("server:map[id:%v]",
+						float64(serverIDs(chosen(test.refused))[0]))) {
+						return w.injectFault(fault.FailAction("action_failed", "injected"))
+					}
+					return nil
+				})
+			}
+			w.expectError(cloud, svc, fmt.Sprintf("add_target server %d", serverIDs(chosen(test.refused))[0]), code)
 			w.expectError(cloud, svc)
 			w.expectTargets(want)
 			w.wire.setIntercept(nil)
