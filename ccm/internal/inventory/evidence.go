@@ -26,8 +26,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-// recogniseInterval is the least time between two searches for something of the cluster.
-const recogniseInterval = 10 * time.Second
+// recogniseInterval is the least time between two searches for something of the cluster. A token of another project costs that project
+// three requests or more each time.
+const recogniseInterval = time.Minute
 
 // Evidence decides whether the API's answers prove that servers and load balancers are gone: it puts the question of package gone
 // for the cluster's Nodes and Services, and looks for something of the cluster where the token is not recognised yet.
@@ -260,6 +261,14 @@ func (e *Evidence) Project(ctx context.Context) error {
 	return e.recognise(ctx, 0, e.listServers)
 }
 
+// Doubt is Project after a search that has ended in a doubt. Else it is nil, and costs no request.
+func (e *Evidence) Doubt(ctx context.Context) error {
+	if e.standing(doubtProject) == nil {
+		return nil
+	}
+	return e.Project(ctx)
+}
+
 // recognise returns nil if something of the cluster is visible with the token, or if nothing is known. more is the number of
 // servers that the caller knows in addition.
 func (e *Evidence) recognise(ctx context.Context, more int, list func(context.Context) error) error {
@@ -271,8 +280,11 @@ func (e *Evidence) recognise(ctx context.Context, more int, list func(context.Co
 		return nil
 	}
 	e.mu.Lock()
-	last := e.project
-	soon := last != nil && e.doubtedWith == token && e.question.Clock.Since(e.doubtedAt) < recogniseInterval
+	last, now := e.project, e.question.Clock.Now()
+	soon := last != nil && e.doubtedWith == token && now.Sub(e.doubtedAt) < recogniseInterval
+	if !soon {
+		e.doubtedAt = now // others get the last result during this search
+	}
 	e.mu.Unlock()
 	if soon {
 		return last
@@ -304,22 +316,13 @@ func (e *Evidence) recognise(ctx context.Context, more int, list func(context.Co
 	return d
 }
 
-// showsOne reports whether a load balancer of one of the Services is visible: by its label, or else by its
+// showsOne reports whether a load balancer of one of the Services is visible: by its label, or by its
 // address, because a person may have removed all labels to keep the load balancers.
 func (e *Evidence) showsOne(ctx context.Context, services map[string]*corev1.Service) (bool, error) {
-	visible, err := e.visibleServices(ctx)
-	if err != nil {
-		return false, err
-	}
-	for uid := range services {
-		if visible[uid] {
-			return true, nil
-		}
-	}
 	all, err := e.listLoadBalancers(ctx, "")
 	for _, lb := range all {
-		for _, svc := range services {
-			if plan.ShowsPublicAddressOf(svc, lb) {
+		for uid, svc := range services {
+			if plan.Serves(lb, uid) || lb.Labels[plan.LabelServiceUIDHcloud] == uid || plan.ShowsPublicAddressOf(svc, lb) {
 				return true, nil
 			}
 		}

@@ -28,7 +28,9 @@ func (l *Controller) find(ctx context.Context, svc *corev1.Service) (*hcloud.Loa
 	var all []*hcloud.LoadBalancer
 	var err error
 	if known {
-		all, err = l.store.Find(ctx, uid)
+		if err = l.doubt(svc, l.evidence.Doubt(ctx)); err == nil {
+			all, err = l.store.Find(ctx, uid)
+		}
 	}
 	if err == nil && len(l.own.OwnedBy(all, uid)) != 1 {
 		if err = l.doubt(svc, l.evidence.MayAsk(ctx, known)); err == nil {

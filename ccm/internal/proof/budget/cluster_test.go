@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -70,7 +71,8 @@ type cluster struct {
 	cloud   *ccm.Cloud
 	stop    context.CancelFunc
 
-	services int // that were made
+	services int    // that were made
+	token    string // of another project; "": its own
 }
 
 // latency is the time that the cloud takes to answer.
@@ -188,7 +190,7 @@ func (c *cluster) start(services bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
 	cfg, err := ccm.ConfigFromEnv(func(name string) (string, bool) {
-		value := map[string]string{"HCLOUD_TOKEN": c.fake.Token(), "HCLOUD_ENDPOINT": "http://cloud.invalid/v1",
+		value := map[string]string{"HCLOUD_TOKEN": cmp.Or(c.token, c.fake.Token()), "HCLOUD_ENDPOINT": "http://cloud.invalid/v1",
 			"HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1"}[name]
 		if name == "HCLOUD_NETWORK" && c.routes {
 			value = "internal"

@@ -140,3 +140,31 @@ func TestUnder429WithoutHeadersNothingSpins(t *testing.T) {
 		}
 	})
 }
+
+// A Secret is mistaken, and the hour of the other project's users begins.
+func TestTheTokenOfAnotherProjectCostsThatProjectLittle(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 5, false, func(c *cluster) {
+		services := c.serving(time.Minute, 30)
+		c.stop()
+		time.Sleep(time.Minute)
+		var err error
+		_, c.token, err = c.fake.AddProject(c.t.Context(), "other", "")
+		c.must(err)
+		c.start(false)
+		lbs, _ := c.cloud.LoadBalancer()
+		all := c.during(func() {
+			for end := time.Now().Add(time.Hour); time.Now().Before(end); time.Sleep(30 * time.Second) { // as the error asks
+				var work sync.WaitGroup
+				for _, svc := range services {
+					work.Go(func() { _, _ = lbs.EnsureLoadBalancer(c.t.Context(), "kubernetes", svc, c.currentNodes()) })
+				}
+				work.Wait()
+			}
+		})
+		t.Logf("in an hour: %v", summary(all))
+		if n := len(all); n > 360 {
+			t.Errorf("%d requests in an hour, want at most a tenth of the rate limit", n)
+		}
+	})
+}
