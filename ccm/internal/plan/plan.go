@@ -352,7 +352,7 @@ func planHealthCheck(svc *corev1.Service, s *Settings, port corev1.ServicePort) 
 	return check
 }
 
-// needs holds the annotations that have an effect on a port only with other settings. check says that the health check is HTTP.
+// needs holds the annotations that have an effect only with other settings, or without them. check says that the health check is HTTP.
 var needs = []struct {
 	names   []string
 	met     func(s *Settings, check bool) bool
@@ -374,6 +374,13 @@ var needs = []struct {
 		func(s *Settings, _ bool) bool {
 			return s.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS && s.CertificateType == hcloud.CertificateTypeManaged
 		}, "the port has no managed certificate; set %[1]sprotocol to https, and %[1]scertificate-type to managed"},
+	{[]string{"network-zone"}, func(s *Settings, _ bool) bool { return s.Location == "" },
+		"%slocation takes precedence; remove one of them"},
+	{[]string{"shared-namespaces"}, func(s *Settings, _ bool) bool { return s.Shared }, "the Service shares nothing; set %sshared to true"},
+	{[]string{"ipv6-disabled"}, func(s *Settings, _ bool) bool { return s.Hostname == "" || !s.IPv6Disabled },
+		"the status has no address but the name of %shostname"},
+	{[]string{"disable-private-ingress"}, func(s *Settings, _ bool) bool { return s.Hostname == "" || !s.DisablePrivateIngress },
+		"the status has no address but the name of %shostname"},
 }
 
 // choosesHealthCheck reports whether an annotation is about the health check of the port.

@@ -310,6 +310,13 @@ func TestASettingWithoutAnEffectIsReported(t *testing.T) {
 		"domains of an uploaded one": {map[string]string{"http-managed-certificate-domains": "example.org", "protocol": "https",
 			"http-certificates": "1"}, "http-managed-certificate-domains: the port has no managed certificate; set " + prefix +
 			"protocol to https, and " + prefix + "certificate-type to managed"},
+		"a zone beside a location": {map[string]string{"network-zone": "eu-central", "location": "fsn1"}, "network-zone: " + prefix +
+			"location takes precedence; remove one of them"},
+		"namespaces of nothing shared": {map[string]string{"shared-namespaces": "*"}, "shared-namespaces: the Service shares nothing; " +
+			"set " + prefix + "shared to true"},
+		"no IPv6 beside a name": {map[string]string{"ipv6-disabled": "true", "hostname": "example.org"}, "ipv6-disabled: the status has no " +
+			"address but the name of " + prefix + "hostname"},
+		"a default in words beside a name": {map[string]string{"disable-private-ingress": "false", "hostname": "example.org"}, ""},
 		"domains of a managed one": {map[string]string{"http-managed-certificate-domains": "example.org", "protocol": "https",
 			"certificate-type": "managed"}, ""},
 	} {
