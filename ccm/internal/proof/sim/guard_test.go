@@ -60,6 +60,8 @@ type guard struct {
 	deletedServer, lost map[int64]bool
 	// unfit holds the names of servers that the cloud refuses as targets.
 	unfit map[string]bool
+	// unfitPort is a port that the cloud refuses on all load balancers that do not have it.
+	unfitPort int32
 	// routed holds the servers that have been the gateway of a route.
 	routed map[int64]bool
 	// moved is when each load balancer has got its private address.

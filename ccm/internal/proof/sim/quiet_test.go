@@ -290,7 +290,7 @@ func (g *guard) quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 			}
 			continue
 		}
-		if !there && !isMistyped(s) && len(has) < lb.LoadBalancerType.MaxServices {
+		if !there && !isMistyped(s) && p.Port != g.unfitPort && len(has) < lb.LoadBalancerType.MaxServices {
 			return fmt.Errorf("port %d is missing", p.Port)
 		}
 		recorded := plan.PortsOf(lb, lb.Labels[uidLabel])[int(p.Port)] || byGuest(lb, int(p.Port))
@@ -359,8 +359,8 @@ func (g *guard) quietCondition(s *corev1.Service, lb *hcloud.LoadBalancer) error
 		return nil
 	}
 	for _, p := range s.Spec.Ports {
-		if len(g.guestsOf(lb)) > 0 && byGuest(lb, int(p.Port)) {
-			return nil // another Service has it
+		if len(g.guestsOf(lb)) > 0 && byGuest(lb, int(p.Port)) || p.Port == g.unfitPort {
+			return nil // another Service has it, or the cloud refuses it
 		}
 	}
 	refused := slices.ContainsFunc(g.world.kube.nodes(), func(n *corev1.Node) bool {

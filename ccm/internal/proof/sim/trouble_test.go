@@ -30,6 +30,7 @@ var troubles = map[string]act{
 	"two clusters":  func(w *world, _ string, n, m int) { w.twoClusters(n, m) },
 	"lists empty":   func(w *world, _ string, n, _ int) { w.emptyLists(n) },
 	"leader":        func(w *world, _ string, n, _ int) { w.changeLeader(n%3 == 0) },
+	"port refused":  func(w *world, _ string, n, _ int) { w.guard.unfitPort = []int32{80, 443, 8080, 0}[n%4] },
 	"pool full":     func(w *world, _ string, _, _ int) { w.fillPool() },
 	"exclude late":  func(w *world, _ string, n, _ int) { w.excludeLate(n) },
 	"others hang":   func(w *world, _ string, n, _ int) { w.othersHang(n) },
