@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -56,14 +55,7 @@ func (r *machines) markNode(ctx context.Context, m *v1alpha1.Machine, node *core
 			}
 		}
 	}
-	if equality.Semantic.DeepEqual(before, node) {
-		return nil
-	}
-	// Others write taints, too: with the version, none of theirs is lost.
-	if err := r.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("cannot write Node %s: %w", node.Name, err)
-	}
-	return nil
+	return r.write(ctx, node, before, "write Node "+node.Name)
 }
 
 // showNode writes the Node into the Machine's status.
