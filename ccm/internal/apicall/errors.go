@@ -47,17 +47,13 @@ type stableTexter interface {
 func retryAfter(err error) (shortest time.Duration, fixed bool) {
 	for _, e := range EachError(err) {
 		d := busyRetry
-		var retry *cloudapi.RetryError
-		var doubt *DoubtError
-		var pending *PendingError
-		switch {
-		case errors.As(e, &pending):
+		if pending, is := errors.AsType[*PendingError](e); is {
 			d = pending.retryAfter()
-		case errors.As(e, &doubt):
+		} else if _, is := errors.AsType[*DoubtError](e); is {
 			d = doubtRetry
-		case errors.As(e, &retry):
+		} else if retry, is := errors.AsType[*cloudapi.RetryError](e); is {
 			d = retry.RetryAfter()
-		case !IsBusy(e):
+		} else if !IsBusy(e) {
 			continue
 		}
 		if !fixed || d < shortest {
