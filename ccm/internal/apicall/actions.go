@@ -48,15 +48,14 @@ func NewWaiter(client *hcloud.Client, clk clock.Clock, timeout time.Duration) *W
 	return &Waiter{Client: client, Clock: clk, Timeout: cmp.Or(timeout, DefaultActionTimeout)}
 }
 
-// actionWait is an action that at least one caller waits for. All but started is guarded by the waiter's mu; missing may be
+// actionWait is an action that at least one caller waits for. All but started is guarded by the waiter's mu; latest may be
 // read when ended is closed.
 type actionWait struct {
 	callers  int
 	started  time.Time
-	probable time.Time // when it has probably ended
-	latest   *hcloud.Action
-	missing  bool          // a poll did not find it
-	ended    chan struct{} // closed when latest has ended, or it is missing
+	probable time.Time      // when it has probably ended
+	latest   *hcloud.Action // nil: a poll did not find it
+	ended    chan struct{}  // closed when latest has ended, or is nil
 }
 
 // PendingError reports that an action is still running after the timeout. It has not failed.
@@ -104,8 +103,6 @@ func (w *Waiter) WaitPatiently(ctx context.Context, action *hcloud.Action, patie
 			return fmt.Errorf("getting action %d (%s): %w", action.ID, action.Command, err)
 		}
 		if delay == 0 {
-			w.mu.Lock()
-			defer w.mu.Unlock()
 			return resultOf(wait.latest)
 		}
 	}
@@ -165,7 +162,7 @@ func (w *Waiter) poll(ctx context.Context, id int64, wait *actionWait) (time.Dur
 	switch {
 	case !isClosed(wait.ended):
 		return max(delay, time.Millisecond), nil
-	case wait.missing:
+	case wait.latest == nil:
 		return 0, errors.New("it does not exist any more")
 	}
 	return 0, nil
@@ -214,17 +211,11 @@ func (w *Waiter) ask(ctx context.Context, ids []int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range ids {
-		wait, answer := w.waits[id], answers[id]
+		wait := w.waits[id]
 		if wait == nil || isClosed(wait.ended) {
 			continue
 		}
-		if answer == nil {
-			wait.missing = true
-			close(wait.ended)
-			continue
-		}
-		wait.latest = answer
-		if HasEnded(answer) {
+		if wait.latest = answers[id]; wait.latest == nil || HasEnded(wait.latest) {
 			close(wait.ended)
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 )
@@ -148,11 +148,7 @@ func (c *Servers) commonLabels(known map[int64]bool) string {
 			maps.DeleteFunc(common, func(key, value string) bool { v, has := e.server.Labels[key]; return !has || v != value })
 		}
 	}
-	var terms []string
-	for _, key := range slices.Sorted(maps.Keys(common)) {
-		terms = append(terms, key+"="+common[key])
-	}
-	return strings.Join(terms, ",")
+	return labels.Set(common).String()
 }
 
 // serverList is a list of servers, or only its first page.

@@ -221,7 +221,10 @@ func (c *Servers) findByName(ctx context.Context, ask Ask) (*hcloud.Server, erro
 	if s := c.lookup(ask); s != nil {
 		return s, nil
 	}
-	if c.knownAbsent(ask) {
+	c.mu.Lock()
+	absentFor := c.Clock.Since(c.absent[ask.Name])
+	c.mu.Unlock()
+	if absentFor < c.age(ask.MaxAge) {
 		return nil, nil
 	}
 	listed, err := c.listIfDue(ctx, ask)
@@ -324,12 +327,6 @@ func (c *Servers) listIsFresh(maxAge time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.listedAt.IsZero() && c.Clock.Since(c.listedAt) < c.age(maxAge)
-}
-
-func (c *Servers) knownAbsent(ask Ask) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.Clock.Since(c.absent[ask.Name]) < c.age(ask.MaxAge)
 }
 
 // keep stores the API's answer to a question that was asked at that time. The caller holds mu.

@@ -192,7 +192,11 @@ func Compute(in Input) (plan *LoadBalancer, notes []Note) {
 		plan.NetworkZone = ""
 	}
 	notes = append(planLent(plan, in), primaryIPNotes(in)...)
-	copyLoadBalancerSettings(plan, in)
+	for name := range in.Wrong {
+		if copySetting, ok := copiedOnLoadBalancer[name]; ok && in.Current != nil {
+			copySetting(plan, in.Current)
+		}
+	}
 	if in.Unread { // for another address, all private targets would have to leave before it is known what replaces them
 		plan.PrivateIPv4, plan.PrivateSubnet = netip.Addr{}, netip.Prefix{}
 	}

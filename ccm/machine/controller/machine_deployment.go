@@ -88,16 +88,11 @@ func revision(s *v1alpha1.MachineSet) int {
 // currentSet returns the MachineSet that is made from the template, or nil.
 func currentSet(d *v1alpha1.MachineDeployment, sets []*v1alpha1.MachineSet) *v1alpha1.MachineSet {
 	for _, s := range slices.Backward(sets) {
-		if sameTemplate(d.Spec.Template, s.Spec.Template) {
+		if reflect.DeepEqual(plain(d.Spec.Template), plain(s.Spec.Template)) {
 			return s
 		}
 	}
 	return nil
-}
-
-// sameTemplate reports whether Machines of both templates are the same, apart from the label of the template.
-func sameTemplate(a, b v1alpha1.MachineTemplate) bool {
-	return reflect.DeepEqual(plain(a), plain(b))
 }
 
 // plain returns a template as JSON has it, without the label of the template: the order and the form of what the provider reads do
