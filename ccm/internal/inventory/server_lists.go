@@ -31,9 +31,7 @@ func (c *Servers) Refresh(ctx context.Context) error {
 // has more pages. If the API shows none of them, only a list counts.
 func (c *Servers) look(ctx context.Context, absent int64, token string) error {
 	known := slices.Sorted(maps.Keys(c.Evidence.KnownServers()))
-	c.mu.Lock()
 	few := len(known) < c.pages
-	c.mu.Unlock()
 	shown := map[string]bool{}
 	for _, id := range known {
 		if !few || id == absent {

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
@@ -26,27 +25,23 @@ const (
 func decode(raw json.RawMessage, kind string) (any, error) {
 	switch kind {
 	case "load_balancer":
-		var s schema.LoadBalancer
-		err := json.Unmarshal(raw, &s)
-		return hcloud.LoadBalancerFromSchema(s), err
+		return decodeWith(raw, hcloud.LoadBalancerFromSchema)
 	case "server":
-		var s schema.Server
-		err := json.Unmarshal(raw, &s)
-		return hcloud.ServerFromSchema(s), err
+		return decodeWith(raw, hcloud.ServerFromSchema)
 	case "network":
-		var s schema.Network
-		err := json.Unmarshal(raw, &s)
-		return hcloud.NetworkFromSchema(s), err
+		return decodeWith(raw, hcloud.NetworkFromSchema)
 	case "certificate":
-		var s schema.Certificate
-		err := json.Unmarshal(raw, &s)
-		return hcloud.CertificateFromSchema(s), err
+		return decodeWith(raw, hcloud.CertificateFromSchema)
 	case "action":
-		var s schema.Action
-		err := json.Unmarshal(raw, &s)
-		return hcloud.ActionFromSchema(s), err
+		return decodeWith(raw, hcloud.ActionFromSchema)
 	}
 	return nil, nil
+}
+
+func decodeWith[S, T any](raw json.RawMessage, from func(S) T) (any, error) {
+	var s S
+	err := json.Unmarshal(raw, &s)
+	return from(s), err
 }
 
 func (g *guard) serverNamed(name string) *hcloud.Server {
