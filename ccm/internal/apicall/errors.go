@@ -70,7 +70,7 @@ const doubtRetry = 30 * time.Second
 const busyRetry = 5 * time.Second
 
 // StatusOf returns the HTTP status of an API error, or 0 without an answer.
-func StatusOf(err error) int {
+func StatusOf(err error) (status int) {
 	var apiErr hcloud.Error
 	if errors.As(err, &apiErr) && apiErr.Response() != nil {
 		return apiErr.Response().StatusCode
@@ -78,12 +78,9 @@ func StatusOf(err error) int {
 	if errors.Is(err, hcloud.ErrStatusCode) {
 		// hcloud-go reports an answer without an error code only as text: "… status code 503".
 		_, after, _ := strings.Cut(err.Error(), hcloud.ErrStatusCode.Error())
-		var status int
-		if _, scanErr := fmt.Sscanf(after, "%d", &status); scanErr == nil {
-			return status
-		}
+		_, _ = fmt.Sscanf(after, "%d", &status) // it stays 0 without a number
 	}
-	return 0
+	return status
 }
 
 // ToRetryError wraps err if the service controller should retry after a fixed delay (see retryAfter). Under

@@ -203,10 +203,7 @@ func (d *difference) loadBalancerType() (first, last []Op) {
 	}
 	op := []Op{{Kind: OpChangeType, Part: PartType, Type: plan.Type}}
 	size := func(name string) int {
-		n, err := strconv.Atoi(strings.TrimLeft(name, "abcdefghijklmnopqrstuvwxyz"))
-		if err != nil {
-			return 0
-		}
+		n, _ := strconv.Atoi(strings.TrimLeft(name, "abcdefghijklmnopqrstuvwxyz")) // 0 without one
 		return n
 	}
 	if size(plan.Type) >= size(lb.LoadBalancerType.Name) {

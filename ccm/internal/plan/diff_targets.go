@@ -24,17 +24,14 @@ func ServerTargets(lb *hcloud.LoadBalancer) (targets []Target) {
 
 // limit returns a limit of the load balancer's type. A change to a larger type has been made before.
 func (d *difference) limit(of func(*hcloud.LoadBalancerType) int) int {
-	limit := math.MaxInt
-	if d.lb.LoadBalancerType != nil {
-		limit = of(d.lb.LoadBalancerType)
-	}
+	kind := d.lb.LoadBalancerType
 	if first, _ := d.loadBalancerType(); len(first) > 0 {
-		limit = math.MaxInt
-		if d.plan.Limits != nil {
-			limit = of(d.plan.Limits)
-		}
+		kind = d.plan.Limits
 	}
-	return limit
+	if kind == nil {
+		return math.MaxInt // it is not known
+	}
+	return of(kind)
 }
 
 // targets compares the targets of type server.

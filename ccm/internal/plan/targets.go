@@ -67,10 +67,8 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 	var targets, public []Target
 	network := in.NetworkID
 	current, foreign := currentTargets(in.Current), RecordOf(in.Current).ForeignServers
-	if in.Current != nil {
-		if (network == 0 || IsLent(in.Current)) && len(in.Current.PrivateNet) > 0 {
-			network = in.Current.PrivateNet[0].Network.ID // HCLOUD_NETWORK is not known, or another one
-		}
+	if lb := in.Current; lb != nil && (network == 0 || IsLent(lb)) && len(lb.PrivateNet) > 0 {
+		network = lb.PrivateNet[0].Network.ID // HCLOUD_NETWORK is not known, or another one
 	}
 	for _, node := range selectedNodes(in, current) {
 		// A Node without a provider ID is not initialized yet; its initialization causes another sync.

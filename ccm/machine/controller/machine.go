@@ -200,11 +200,7 @@ func (r *machines) create(ctx context.Context, p machine.Provider, m *v1alpha1.M
 	if err != nil {
 		return nil, err
 	}
-	before := m.DeepCopy()
-	if err := r.keep(ctx, p, m); err != nil {
-		return nil, err
-	}
-	if err := r.patch(ctx, m, before); err != nil {
+	if err := r.keep(ctx, p, m, ""); err != nil {
 		return nil, err
 	}
 	made, err := p.Create(ctx, m, &machine.Data{Client: r.Client}, data)
@@ -215,15 +211,17 @@ func (r *machines) create(ctx context.Context, p machine.Provider, m *v1alpha1.M
 	return made, nil
 }
 
-// keep gives a Machine that has a server, or is about to have one, what it must have until the server is gone.
-func (r *machines) keep(ctx context.Context, p machine.Provider, m *v1alpha1.Machine) error {
+// keep gives a Machine that has a server, or is about to have one without a provider ID yet, what it must have until the server is gone.
+func (r *machines) keep(ctx context.Context, p machine.Provider, m *v1alpha1.Machine, providerID string) error {
+	before := m.DeepCopy()
+	m.Spec.ProviderID = providerID
 	account, err := p.Account(ctx, m.Spec)
 	if err != nil {
 		return err
 	}
 	controllerutil.AddFinalizer(m, finalizer)
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotationAccount, account)
-	return nil
+	return r.patch(ctx, m, before)
 }
 
 // missing is called when the cloud does not show a server which the Machine had.
@@ -248,12 +246,7 @@ func (r *machines) missing(ctx context.Context, m *v1alpha1.Machine, v gone.Find
 
 // observe writes what the server and its Node are.
 func (r *machines) observe(ctx context.Context, p machine.Provider, m *v1alpha1.Machine, found machine.Instance) (ctrl.Result, error) {
-	before := m.DeepCopy()
-	m.Spec.ProviderID = found.ProviderID()
-	if err := r.keep(ctx, p, m); err != nil {
-		return ctrl.Result{}, err
-	}
-	if err := r.patch(ctx, m, before); err != nil {
+	if err := r.keep(ctx, p, m, found.ProviderID()); err != nil {
 		return ctrl.Result{}, err
 	}
 	m.Status.Addresses, m.Status.FailureReason = found.Addresses(), ""

@@ -29,16 +29,9 @@ func (c *common) node(ctx context.Context, m *v1alpha1.Machine) (*corev1.Node, e
 		return nil, nil
 	}
 	// A machine that has registered again under another name has two: the one that is ready counts.
-	slices.SortFunc(list.Items, func(a, b corev1.Node) int {
-		if nodeinfo.IsReady(&a) != nodeinfo.IsReady(&b) {
-			if nodeinfo.IsReady(&a) {
-				return -1
-			}
-			return 1
-		}
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
-	return &list.Items[0], nil
+	slices.SortFunc(list.Items, func(a, b corev1.Node) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	ready := slices.IndexFunc(list.Items, func(n corev1.Node) bool { return nodeinfo.IsReady(&n) })
+	return &list.Items[max(ready, 0)], nil
 }
 
 // markNode gives a Node the labels and annotations of its Machine. It gives it the taints once, when it joins.
