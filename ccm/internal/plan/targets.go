@@ -220,13 +220,7 @@ func selectedNodes(in Input, current map[int64]Target) []*corev1.Node {
 			return in.Nodes
 		}
 	}
-	var nodes []*corev1.Node
-	for _, n := range in.Nodes {
-		if matches(n) {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
+	return without(in.Nodes, func(n *corev1.Node) bool { return !matches(n) })
 }
 
 // Abbreviate joins at most five of the names.

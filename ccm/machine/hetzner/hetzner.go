@@ -143,11 +143,7 @@ func (p *provider) servers(ctx context.Context, m *v1alpha1.Machine) (own []*hcl
 		return nil, nil, s, err
 	}
 	id := serverID(m.Spec.ProviderID)
-	for _, server := range all {
-		if server.Name == m.Name || server.ID == id {
-			own = append(own, server)
-		}
-	}
+	own = slices.DeleteFunc(all, func(s *hcloud.Server) bool { return s.Name != m.Name && s.ID != id })
 	if len(own) > 0 || id == 0 {
 		return own, c, s, nil
 	}

@@ -100,13 +100,10 @@ func (g *guard) owned(s *corev1.Service) []*hcloud.LoadBalancer {
 	return g.ownedLocked(s)
 }
 
-func (g *guard) ownedLocked(s *corev1.Service) (all []*hcloud.LoadBalancer) {
-	for _, lb := range g.sortedLBs() {
-		if lb.Labels[uidLabel] == string(s.UID) || isGuest(lb, s) {
-			all = append(all, lb)
-		}
-	}
-	return all
+func (g *guard) ownedLocked(s *corev1.Service) []*hcloud.LoadBalancer {
+	return slices.DeleteFunc(g.sortedLBs(), func(lb *hcloud.LoadBalancer) bool {
+		return lb.Labels[uidLabel] != string(s.UID) && !isGuest(lb, s)
+	})
 }
 
 // ownerOf returns the Service whose label the load balancer has, or nil.
@@ -136,13 +133,8 @@ func isGuest(lb *hcloud.LoadBalancer, s *corev1.Service) bool {
 }
 
 // guestsOf returns the Services that share the load balancer, except for its owner.
-func (g *guard) guestsOf(lb *hcloud.LoadBalancer) (guests []*corev1.Service) {
-	for _, s := range g.world.kube.services() {
-		if isGuest(lb, s) {
-			guests = append(guests, s)
-		}
-	}
-	return guests
+func (g *guard) guestsOf(lb *hcloud.LoadBalancer) []*corev1.Service {
+	return slices.DeleteFunc(g.world.kube.services(), func(s *corev1.Service) bool { return !isGuest(lb, s) })
 }
 
 // byGuest reports whether a guest has recorded the port.
