@@ -3,7 +3,6 @@ package ccm
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"net/url"
 	"os"
@@ -259,19 +258,13 @@ func (r *envReader) loadBalancerDefaults(haveNetwork bool) map[string]string {
 			continue
 		}
 		defaults[a.Name] = v
+		if on, err := strconv.ParseBool(v); a.NeedsNetwork && !haveNetwork && (err != nil || on) {
+			r.fail(a.Env, v, "needs a private network: set HCLOUD_NETWORK to its ID or name")
+		}
 	}
 	if defaults["location"] != "" && defaults["network-zone"] != "" {
 		r.fail("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", defaults["network-zone"], fmt.Sprintf(
 			"cannot be combined with HCLOUD_LOAD_BALANCERS_LOCATION=%q: set only one of the two", defaults["location"]))
-	}
-	if haveNetwork {
-		return defaults
-	}
-	for _, name := range slices.Sorted(maps.Keys(defaults)) {
-		a := plan.AnnotationByName(name)
-		if on, err := strconv.ParseBool(defaults[name]); a.NeedsNetwork && (err != nil || on) {
-			r.fail(a.Env, defaults[name], "needs a private network: set HCLOUD_NETWORK to its ID or name")
-		}
 	}
 	return defaults
 }

@@ -48,15 +48,14 @@ func NewWaiter(client *hcloud.Client, clk clock.Clock, timeout time.Duration) *W
 	return &Waiter{Client: client, Clock: clk, Timeout: cmp.Or(timeout, DefaultActionTimeout)}
 }
 
-// actionWait is an action that at least one caller waits for. All but started is guarded by the waiter's mu; missing may be
+// actionWait is an action that at least one caller waits for. All but started is guarded by the waiter's mu; latest may be
 // read when ended is closed.
 type actionWait struct {
 	callers  int
 	started  time.Time
-	probable time.Time // when it has probably ended
-	latest   *hcloud.Action
-	missing  bool          // a poll did not find it
-	ended    chan struct{} // closed when latest has ended, or it is missing
+	probable time.Time      // when it has probably ended
+	latest   *hcloud.Action // nil: a poll did not find it
+	ended    chan struct{}  // closed when latest has ended, or is nil
 }
 
 // PendingError reports that an action is still running after the timeout. It has not failed.
@@ -96,22 +95,14 @@ func (w *Waiter) WaitPatiently(ctx context.Context, action *hcloud.Action, patie
 		if waited >= w.Timeout {
 			return &PendingError{id: action.ID, command: action.Command, waited: waited}
 		}
-		timer := w.Clock.NewTimer(min(delay, w.Timeout-waited))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("waiting for action %d (%s): %w", action.ID, action.Command, context.Cause(ctx))
-		case <-timer.C():
-		case <-wait.ended:
-			timer.Stop()
+		err := sleepUnless(ctx, w.Clock, min(delay, w.Timeout-waited), wait.ended)
+		if err != nil {
+			return fmt.Errorf("waiting for action %d (%s): %w", action.ID, action.Command, err)
 		}
-		var err error
 		if delay, err = w.poll(ctx, action.ID, wait); err != nil {
 			return fmt.Errorf("getting action %d (%s): %w", action.ID, action.Command, err)
 		}
 		if delay == 0 {
-			w.mu.Lock()
-			defer w.mu.Unlock()
 			return resultOf(wait.latest)
 		}
 	}
@@ -171,7 +162,7 @@ func (w *Waiter) poll(ctx context.Context, id int64, wait *actionWait) (time.Dur
 	switch {
 	case !isClosed(wait.ended):
 		return max(delay, time.Millisecond), nil
-	case wait.missing:
+	case wait.latest == nil:
 		return 0, errors.New("it does not exist any more")
 	}
 	return 0, nil
@@ -220,17 +211,11 @@ func (w *Waiter) ask(ctx context.Context, ids []int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range ids {
-		wait, answer := w.waits[id], answers[id]
+		wait := w.waits[id]
 		if wait == nil || isClosed(wait.ended) {
 			continue
 		}
-		if answer == nil {
-			wait.missing = true
-			close(wait.ended)
-			continue
-		}
-		wait.latest = answer
-		if HasEnded(answer) {
+		if wait.latest = answers[id]; wait.latest == nil || HasEnded(wait.latest) {
 			close(wait.ended)
 		}
 	}
@@ -280,20 +265,14 @@ func Usually(command string) time.Duration {
 type SlowActions struct {
 	Waiter *Waiter
 
-	mu  sync.Mutex
-	ids map[int64]int64
+	ids sync.Map // of the actions, by that of the resource
 }
 
 // Wait is Waiter.Wait for an action of the resource.
 func (s *SlowActions) Wait(ctx context.Context, resource int64, action *hcloud.Action) error {
 	err := s.Waiter.Wait(ctx, action)
 	if pending, ok := errors.AsType[*PendingError](err); ok {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.ids == nil {
-			s.ids = map[int64]int64{}
-		}
-		s.ids[resource] = pending.id
+		s.ids.Store(resource, pending.id)
 	}
 	return err
 }
@@ -301,30 +280,33 @@ func (s *SlowActions) Wait(ctx context.Context, resource int64, action *hcloud.A
 // Check returns an *PendingError if the resource's slow action is still running. Any other action is forgotten, even one that
 // failed or cannot be read: the resource itself shows its result. ended reports that the resource must be read again for that.
 func (s *SlowActions) Check(ctx context.Context, resource int64) (ended bool, err error) {
-	s.mu.Lock()
-	id, slow := s.ids[resource]
-	s.mu.Unlock()
-	if !slow {
+	slow, is := s.ids.Load(resource)
+	if !is {
 		return false, nil
 	}
+	id := slow.(int64)
 	action, _, err := s.Waiter.Client.Action.GetByID(waiting(ctx), id)
 	if err == nil && action != nil && action.Status == hcloud.ActionStatusRunning {
 		return false, &PendingError{id: id, command: action.Command, waited: s.Waiter.Clock.Since(action.Started)}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.ids, resource)
+	s.ids.Delete(resource)
 	return true, nil
 }
 
 // Sleep returns nil after a time, or an error when ctx ends.
 func Sleep(ctx context.Context, clk clock.Clock, d time.Duration) error {
+	return sleepUnless(ctx, clk, d, nil)
+}
+
+// sleepUnless is Sleep, and ends early when the channel is closed.
+func sleepUnless(ctx context.Context, clk clock.Clock, d time.Duration, early <-chan struct{}) error {
 	timer := clk.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-timer.C():
-		return nil
+	case <-early:
 	}
+	return nil
 }

@@ -69,6 +69,14 @@ func newWaiter() (*Waiter, *actionsAPI) {
 	return NewWaiter(client, clock.RealClock{}, 0), api
 }
 
+// succeed waits for an action that starts now and takes so long, and fails the test if the wait fails.
+func (a *actionsAPI) succeed(t *testing.T, w *Waiter, id int64, d time.Duration) {
+	t.Helper()
+	if err := w.Wait(t.Context(), a.start(id, d)); err != nil {
+		t.Errorf("action %d: %v", id, err)
+	}
+}
+
 // usual is the delay before the first poll for an action of the API.
 var usual = Usually("add_route")
 
@@ -122,11 +130,7 @@ func TestWaitsForActionsShareTheirCalls(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range n {
 			time.Sleep(5 * time.Millisecond)
-			all.Go(func() {
-				if err := w.Wait(t.Context(), api.start(int64(i+1), time.Second)); err != nil {
-					t.Error(err)
-				}
-			})
+			all.Go(func() { api.succeed(t, w, int64(i+1), time.Second) })
 		}
 		all.Wait()
 		if took := time.Since(start); len(api.calls) > 6 || took > 1800*time.Millisecond {
@@ -191,11 +195,7 @@ func TestACallerMayGiveUpDuringAPoll(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), usual+50*time.Millisecond)
 		defer cancel()
 		var all sync.WaitGroup
-		all.Go(func() {
-			if err := w.Wait(t.Context(), api.start(1, 2*time.Second)); err != nil {
-				t.Error(err)
-			}
-		})
+		all.Go(func() { api.succeed(t, w, 1, 2*time.Second) })
 		synctest.Wait()
 		all.Go(func() {
 			if err := w.Wait(short, api.start(2, 2*time.Second)); err == nil {
@@ -249,11 +249,7 @@ func TestAnActionThatIsGoneIsAnError(t *testing.T) {
 				}
 			})
 			for i := range others {
-				all.Go(func() {
-					if err := w.Wait(t.Context(), api.start(int64(i+2), time.Second)); err != nil {
-						t.Errorf("%s: %v", name, err)
-					}
-				})
+				all.Go(func() { api.succeed(t, w, int64(i+2), time.Second) })
 			}
 			all.Wait()
 		})
@@ -301,11 +297,7 @@ func TestOneCallAsksForOnePageOfActions(t *testing.T) {
 		w, api := newWaiter()
 		var all sync.WaitGroup
 		for i := range 120 {
-			all.Go(func() {
-				if err := w.Wait(t.Context(), api.start(int64(i+1), time.Second)); err != nil {
-					t.Error(err)
-				}
-			})
+			all.Go(func() { api.succeed(t, w, int64(i+1), time.Second) })
 		}
 		all.Wait()
 		for _, call := range api.calls {

@@ -47,17 +47,13 @@ type stableTexter interface {
 func retryAfter(err error) (shortest time.Duration, fixed bool) {
 	for _, e := range EachError(err) {
 		d := busyRetry
-		var retry *cloudapi.RetryError
-		var doubt *DoubtError
-		var pending *PendingError
-		switch {
-		case errors.As(e, &pending):
+		if pending, is := errors.AsType[*PendingError](e); is {
 			d = pending.retryAfter()
-		case errors.As(e, &doubt):
+		} else if _, is := errors.AsType[*DoubtError](e); is {
 			d = doubtRetry
-		case errors.As(e, &retry):
+		} else if retry, is := errors.AsType[*cloudapi.RetryError](e); is {
 			d = retry.RetryAfter()
-		case !IsBusy(e):
+		} else if !IsBusy(e) {
 			continue
 		}
 		if !fixed || d < shortest {
@@ -74,7 +70,7 @@ const doubtRetry = 30 * time.Second
 const busyRetry = 5 * time.Second
 
 // StatusOf returns the HTTP status of an API error, or 0 without an answer.
-func StatusOf(err error) int {
+func StatusOf(err error) (status int) {
 	var apiErr hcloud.Error
 	if errors.As(err, &apiErr) && apiErr.Response() != nil {
 		return apiErr.Response().StatusCode
@@ -82,12 +78,9 @@ func StatusOf(err error) int {
 	if errors.Is(err, hcloud.ErrStatusCode) {
 		// hcloud-go reports an answer without an error code only as text: "… status code 503".
 		_, after, _ := strings.Cut(err.Error(), hcloud.ErrStatusCode.Error())
-		var status int
-		if _, scanErr := fmt.Sscanf(after, "%d", &status); scanErr == nil {
-			return status
-		}
+		_, _ = fmt.Sscanf(after, "%d", &status) // it stays 0 without a number
 	}
-	return 0
+	return status
 }
 
 // ToRetryError wraps err if the service controller should retry after a fixed delay (see retryAfter). Under

@@ -57,16 +57,10 @@ func newAPIMetrics(reg prometheus.Registerer) *apiMetrics {
 	}
 }
 
-// sent counts a request that is sent.
-func (m *apiMetrics) sent(ctx context.Context) {
+// countPurpose counts a request by the controller that needs it and the purpose.
+func countPurpose(ctx context.Context, requests *prometheus.CounterVec) {
 	p := PurposeOf(ctx)
-	m.purposes.WithLabelValues(p.controller, p.name).Inc()
-}
-
-// heldBack counts a request that is not sent because of the reserve.
-func (m *apiMetrics) heldBack(ctx context.Context) {
-	p := PurposeOf(ctx)
-	m.held.WithLabelValues(p.controller, p.name).Inc()
+	requests.WithLabelValues(p.controller, p.name).Inc()
 }
 
 // endpointLabel returns the path of the operation without identifiers, so that the label has few

@@ -2,7 +2,7 @@ package apicall
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 )
 
 // purpose names the controller that needs a request, and the reason. The metric shows it, and the rate limit's
@@ -15,20 +15,12 @@ type purpose struct {
 }
 
 // workToken is the token of the first answer to one piece of work, such as a sync.
-type workToken struct {
-	mu    sync.Mutex
-	token string
-}
+type workToken struct{ first atomic.Pointer[string] }
 
 // read notes the token of a successful request.
 func (w *workToken) read(token string) {
-	if w == nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.token == "" {
-		w.token = token
+	if w != nil {
+		w.first.CompareAndSwap(nil, &token)
 	}
 }
 
@@ -37,9 +29,8 @@ func (w *workToken) mayWrite(token string) bool {
 	if w == nil {
 		return true
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.token == "" || w.token == token
+	first := w.first.Load()
+	return first == nil || *first == token
 }
 
 // The controllers: values of the metric's label.

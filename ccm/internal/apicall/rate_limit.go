@@ -119,14 +119,8 @@ func (l *rateLimit) awaitRefusals(ctx context.Context, periodic bool) error {
 		if err != nil || wait == 0 {
 			return err
 		}
-		timer := l.clock.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		case <-answered:
-			timer.Stop()
-		case <-timer.C():
+		if err := sleepUnless(ctx, l.clock, wait, answered); err != nil {
+			return err
 		}
 	}
 }

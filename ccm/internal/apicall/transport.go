@@ -61,25 +61,11 @@ func Polling(ctx context.Context) context.Context {
 	return context.WithValue(ctx, pollingKey{}, true)
 }
 
-func attemptsFor(ctx context.Context) int {
-	if ctx.Value(pollingKey{}) != nil {
-		return pollAttempts
-	}
-	return maxAttempts
-}
-
 type conflictKey struct{}
 
 // WithoutConflictRetries marks requests that the caller itself repeats after conflict and locked.
 func WithoutConflictRetries(ctx context.Context) context.Context {
 	return context.WithValue(ctx, conflictKey{}, true)
-}
-
-func budgetFor(reason string) time.Duration {
-	if reason == "locked" || reason == "conflict" {
-		return LockedBudget
-	}
-	return retryBudget
 }
 
 // DefaultJitter returns a random factor around 1.
@@ -108,11 +94,14 @@ func (t *transport) permit(ctx context.Context, isWrite bool) (token string, err
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	start := t.clock.Now()
-	isWrite := req.Method != http.MethodGet
+	isWrite, attempts := req.Method != http.MethodGet, maxAttempts
+	if ctx.Value(pollingKey{}) != nil {
+		attempts = pollAttempts
+	}
 	for attempt := 0; ; attempt++ {
 		if err := t.limit.admit(ctx, !isWrite); err != nil {
 			if _, held := errors.AsType[*heldBackError](err); held {
-				t.metrics.heldBack(ctx)
+				countPurpose(ctx, t.metrics.held)
 			}
 			return nil, err
 		}
@@ -134,11 +123,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 				reason, ok = "token_rotated", true
 			}
 		}
-		if (reason == "locked" || reason == "conflict") && ctx.Value(conflictKey{}) != nil {
-			return resp, err
+		wait, budget := t.backoff(attempt, resp), retryBudget
+		if reason == "locked" || reason == "conflict" {
+			budget, ok = LockedBudget, ok && ctx.Value(conflictKey{}) == nil
 		}
-		wait := t.backoff(attempt, resp)
-		if !ok || attempt+1 >= attemptsFor(ctx) || t.clock.Since(start)+wait > budgetFor(reason) {
+		if !ok || attempt+1 >= attempts || t.clock.Since(start)+wait > budget {
 			return resp, err
 		}
 		t.metrics.retries.WithLabelValues(reason, req.Method, endpointLabel(req)).Inc()
@@ -165,15 +154,16 @@ func (t *transport) attempt(req *http.Request, token string) (*http.Response, er
 		clone.Header.Set("Authorization", "Bearer "+token)
 	}
 
-	t.metrics.sent(ctx)
+	countPurpose(ctx, t.metrics.purposes)
 	t.metrics.inFlight.Inc()
 	start := t.clock.Now()
 	resp, err := t.next.RoundTrip(clone)
+	var body []byte
 	if err == nil {
-		err = bufferBody(resp)
+		body, err = bufferBody(resp)
 	}
 	if err == nil {
-		err = checkField(req, resp)
+		err = checkField(req, resp.StatusCode, body)
 	}
 	t.metrics.inFlight.Dec()
 	if err != nil {
@@ -188,42 +178,37 @@ func (t *transport) attempt(req *http.Request, token string) (*http.Response, er
 	return resp, nil
 }
 
-// bufferBody replaces the body by a copy in memory.
-func bufferBody(resp *http.Response) error {
+// bufferBody replaces the body by a copy in memory, and returns it.
+func bufferBody(resp *http.Response) ([]byte, error) {
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes+1))
 	if err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
 	if len(body) > maxResponseBytes {
-		return fmt.Errorf("reading the answer: it is longer than %d bytes", maxResponseBytes)
+		return nil, fmt.Errorf("reading the answer: it is longer than %d bytes", maxResponseBytes)
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
-	return nil
+	return body, nil
 }
 
 // checkField returns an error if the answer to a successful GET lacks the field that each such answer of
 // the API has: "servers" for /servers, "server" for /servers/7. hcloud-go accepts any JSON and takes {},
-// for example from a broken gateway, for an empty list. The body stays readable.
-func checkField(req *http.Request, resp *http.Response) error {
-	if req.Method != http.MethodGet || resp.StatusCode != http.StatusOK {
+// for example from a broken gateway, for an empty list.
+func checkField(req *http.Request, status int, body []byte) error {
+	if req.Method != http.MethodGet || status != http.StatusOK {
 		return nil
 	}
 	field := path.Base(req.URL.Path)
 	if _, err := strconv.ParseInt(field, 10, 64); err == nil {
 		field = strings.TrimSuffix(path.Base(path.Dir(req.URL.Path)), "s")
 	}
-	body, err := io.ReadAll(resp.Body)
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
-		return fmt.Errorf("the answer with status %d is not from the API: %w; check HCLOUD_ENDPOINT", resp.StatusCode, err)
+		return fmt.Errorf("the answer with status %d is not from the API: %w; check HCLOUD_ENDPOINT", status, err)
 	}
 	if value := fields[field]; len(value) == 0 || string(value) == "null" {
-		return fmt.Errorf("the answer with status %d has no field %q; check HCLOUD_ENDPOINT", resp.StatusCode, field)
+		return fmt.Errorf("the answer with status %d has no field %q; check HCLOUD_ENDPOINT", status, field)
 	}
 	return nil
 }

@@ -140,7 +140,12 @@ func (q *Question) Listed(kind Kind, token string, listed map[string]bool) {
 	if q.last[kind].token != token {
 		before = nil // what another project lacks is not missing
 	}
-	missing := stillMissing(before, known, listed, q.Clock.Now())
+	missing, now := map[string]time.Time{}, q.Clock.Now()
+	for id := range known {
+		if !listed[id] {
+			missing[id] = cmp.Or(before[id], now)
+		}
+	}
 	if q.last == nil {
 		q.last = map[Kind]list{}
 	}
@@ -207,19 +212,4 @@ func (q *Question) EmptyDoubt(kind Kind, id string) string {
 			kind, kind, id, q.hold())
 	}
 	return ""
-}
-
-// stillMissing returns since when each known thing is missing.
-func stillMissing(before map[string]time.Time, known, listed map[string]bool, now time.Time) map[string]time.Time {
-	missing := map[string]time.Time{}
-	for id := range known {
-		if listed[id] {
-			continue
-		}
-		missing[id] = now
-		if since, ok := before[id]; ok {
-			missing[id] = since
-		}
-	}
-	return missing
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -34,7 +36,8 @@ type LoadBalancers struct {
 	// inherited those of the ones that have one, both with the token askedWith.
 	asked, inherited map[string]bool
 	askedWith        string
-	crowded          bool // there were more load balancers than one page shows
+
+	crowded atomic.Bool // there were more load balancers than one page shows
 }
 
 // NewLoadBalancers returns the load balancers. The evidence sees their lists. defaults are those of Service annotations.
@@ -77,6 +80,7 @@ func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.
 	for uid := range byUID {
 		visible[uid] = true
 	}
+	known := s.evidence.knownServices()
 	s.mu.Lock()
 	// It may be that of another project. And earlier answers do not prove that an empty list is a good one.
 	if token := s.evidence.currentToken(); token != s.askedWith || len(byUID) == 0 {
@@ -84,8 +88,10 @@ func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.
 		clear(s.inherited)
 		s.askedWith = token
 	}
+	unknown := maps.Clone(known) // Services that are neither visible nor asked for yet
+	maps.DeleteFunc(unknown, func(uid string, _ *corev1.Service) bool { return visible[uid] || s.asked[uid] })
 	s.mu.Unlock()
-	if known := s.evidence.knownServices(); s.asksFor(known, visible) {
+	if len(unknown) > 0 {
 		lbs, err := s.list(ctx, plan.LabelServiceUIDHcloud)
 		if err != nil {
 			return nil, err
@@ -110,18 +116,6 @@ func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.
 		visible[uid] = true
 	}
 	return visible, nil
-}
-
-// asksFor reports whether a known Service is neither visible nor asked for yet.
-func (s *LoadBalancers) asksFor(known map[string]*corev1.Service, visible map[string]bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for uid := range known {
-		if !visible[uid] && !s.asked[uid] {
-			return true
-		}
-	}
-	return false
 }
 
 // refresh fetches the list, and returns the UIDs of the Services with visible load balancers.
@@ -220,10 +214,7 @@ func (s *LoadBalancers) saw(lbs []*hcloud.LoadBalancer) {
 // load balancers than one page shows: a list of several pages proves nothing, because it lacks any that move to an earlier page
 // meanwhile.
 func (s *LoadBalancers) onePage(ctx context.Context, uid string) (lbs []*hcloud.LoadBalancer, complete bool, err error) {
-	s.mu.Lock()
-	crowded := s.crowded
-	s.mu.Unlock()
-	if crowded {
+	if s.crowded.Load() {
 		return nil, false, nil
 	}
 	token := s.evidence.currentToken()
@@ -234,9 +225,7 @@ func (s *LoadBalancers) onePage(ctx context.Context, uid string) (lbs []*hcloud.
 	case token != s.evidence.currentToken():
 		return nil, false, errors.New("listing load balancers: the token changed during the request; will try again")
 	case resp.Meta.Pagination == nil || resp.Meta.Pagination.NextPage != 0:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.crowded = true
+		s.crowded.Store(true)
 		return nil, false, nil
 	}
 	s.saw(all)

@@ -3,7 +3,7 @@ package inventory
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -25,9 +25,13 @@ type Network struct {
 
 	resolving apicall.KeyLock // held during a request, with the empty key
 
-	mu sync.Mutex
+	known atomic.Pointer[confirmed] // nil: the API must be asked
+}
+
+// confirmed is an ID, and the time at which the API confirmed it.
+type confirmed struct {
 	id int64
-	at time.Time // time at which the API confirmed id
+	at time.Time
 }
 
 // NewNetwork returns the network with this ID or name; "": none.
@@ -54,11 +58,8 @@ func (r *Network) resolve(ctx context.Context, confirm bool) (int64, error) {
 		return 0, err
 	}
 	defer unlock()
-	r.mu.Lock()
-	id, at := r.id, r.at
-	r.mu.Unlock()
-	if id != 0 && (!confirm || r.clock.Since(at) < maxNetworkAge) {
-		return id, nil
+	if known := r.known.Load(); known != nil && (!confirm || r.clock.Since(known.at) < maxNetworkAge) {
+		return known.id, nil
 	}
 	network, _, err := r.client.Network.Get(ctx, r.IDOrName)
 	if err != nil {
@@ -68,15 +69,9 @@ func (r *Network) resolve(ctx context.Context, confirm bool) (int64, error) {
 		r.Forget()
 		return 0, fmt.Errorf("HCLOUD_NETWORK=%q: the project of this token has no network with that ID or name", r.IDOrName)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.id, r.at = network.ID, r.clock.Now()
-	return r.id, nil
+	r.known.Store(&confirmed{network.ID, r.clock.Now()})
+	return network.ID, nil
 }
 
 // Forget makes the next call of ID ask the API.
-func (r *Network) Forget() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.id = 0
-}
+func (r *Network) Forget() { r.known.Store(nil) }

@@ -7,10 +7,10 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 )
@@ -31,9 +31,7 @@ func (c *Servers) Refresh(ctx context.Context) error {
 // has more pages. If the API shows none of them, only a list counts.
 func (c *Servers) look(ctx context.Context, absent int64, token string) error {
 	known := slices.Sorted(maps.Keys(c.Evidence.KnownServers()))
-	c.mu.Lock()
 	few := len(known) < c.pages
-	c.mu.Unlock()
 	shown := map[string]bool{}
 	for _, id := range known {
 		if !few || id == absent {
@@ -148,11 +146,7 @@ func (c *Servers) commonLabels(known map[int64]bool) string {
 			maps.DeleteFunc(common, func(key, value string) bool { v, has := e.server.Labels[key]; return !has || v != value })
 		}
 	}
-	var terms []string
-	for _, key := range slices.Sorted(maps.Keys(common)) {
-		terms = append(terms, key+"="+common[key])
-	}
-	return strings.Join(terms, ",")
+	return labels.Set(common).String()
 }
 
 // serverList is a list of servers, or only its first page.

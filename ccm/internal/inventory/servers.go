@@ -54,11 +54,11 @@ type Servers struct {
 	TTL      time.Duration // maximum age of data on which a change is based; 0: nothing is cached
 	Evidence *Evidence
 
-	fetching apicall.KeyLock // held during a request, with the empty key
+	mu     sync.Mutex
+	byID   map[int64]cachedServer
+	byName map[string]int64 // by name in lower case
 
-	mu       sync.Mutex
-	byID     map[int64]cachedServer
-	byName   map[string]int64     // by name in lower case
+	fetching apicall.KeyLock      // held during a request, with the empty key; guards what follows
 	absent   map[string]time.Time // names that a direct question did not find
 	gone     map[int64]absence    // IDs that a direct question and a list did not find
 	listedAt time.Time            // time of the last list of all servers; zero: none, or forgotten
@@ -150,9 +150,7 @@ func (c *Servers) ByID(ctx context.Context, ask Ask) (*hcloud.Server, error) {
 // knownGone reports whether the API said a short time ago that the server does not exist. The error is the doubt about
 // that, for as long as it lasts and the answer is young enough: the server counts as gone only after another look.
 func (c *Servers) knownGone(ctx context.Context, ask Ask) (gone bool, doubt error) {
-	c.mu.Lock()
 	last, missed := c.gone[ask.ID]
-	c.mu.Unlock()
 	age := c.Clock.Since(last.at)
 	switch {
 	case !missed || age >= c.age(ask.MaxAge):
@@ -168,10 +166,7 @@ func (c *Servers) knownGone(ctx context.Context, ask Ask) (gone bool, doubt erro
 // not_found to every request, and Nodes without a server are deleted. The check costs a list if none
 // is fresh, or a request for each server of the cluster if that is less; deleted servers are rare.
 func (c *Servers) confirmAbsent(ctx context.Context, id int64, token string) (*hcloud.Server, error) {
-	c.mu.Lock()
-	sameToken := c.listedWith == token
-	c.mu.Unlock()
-	if !sameToken || !c.listIsFresh(c.TTL) {
+	if c.listedWith != token || !c.listIsFresh(c.TTL) {
 		if err := c.look(ctx, id, token); err != nil {
 			return nil, err
 		}
@@ -186,8 +181,6 @@ func (c *Servers) confirmAbsent(ctx context.Context, id int64, token string) (*h
 		return nil, fmt.Errorf("getting server %d: the token changed during the request; will try again", id)
 	}
 	err := c.Evidence.serverGone(ctx, id)
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.gone[id] = absence{c.Clock.Now(), err != nil}
 	return nil, err
 }
@@ -221,7 +214,7 @@ func (c *Servers) findByName(ctx context.Context, ask Ask) (*hcloud.Server, erro
 	if s := c.lookup(ask); s != nil {
 		return s, nil
 	}
-	if c.knownAbsent(ask) {
+	if c.Clock.Since(c.absent[ask.Name]) < c.age(ask.MaxAge) {
 		return nil, nil
 	}
 	listed, err := c.listIfDue(ctx, ask)
@@ -320,19 +313,12 @@ func (c *Servers) cached(ask Ask, maxAge time.Duration) *hcloud.Server {
 	return nil
 }
 
+// listIsFresh reports whether the last list of all servers is young enough. The caller holds fetching.
 func (c *Servers) listIsFresh(maxAge time.Duration) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	return !c.listedAt.IsZero() && c.Clock.Since(c.listedAt) < c.age(maxAge)
 }
 
-func (c *Servers) knownAbsent(ask Ask) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.Clock.Since(c.absent[ask.Name]) < c.age(ask.MaxAge)
-}
-
-// keep stores the API's answer to a question that was asked at that time. The caller holds mu.
+// keep stores the API's answer to a question that was asked at that time. The caller holds fetching and mu.
 func (c *Servers) keep(servers []*hcloud.Server, at time.Time) {
 	for _, s := range servers {
 		if before := c.byID[s.ID].server; before != nil && before.Name != s.Name {

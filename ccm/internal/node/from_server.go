@@ -124,12 +124,10 @@ func (f *fromServer) apply(node *corev1.Node, server map[string]string) bool {
 
 // labelsOf returns the labels that the Node of a server with these labels must have.
 func (f *fromServer) labelsOf(server map[string]string) map[string]string {
-	labels := map[string]string{}
-	for key, value := range server {
-		if slices.ContainsFunc(f.labels, func(p LabelPattern) bool { return p.matches(key) }) && isNodeLabel(key, value) {
-			labels[key] = value
-		}
-	}
+	labels := maps.Clone(server)
+	maps.DeleteFunc(labels, func(key, value string) bool {
+		return !slices.ContainsFunc(f.labels, func(p LabelPattern) bool { return p.matches(key) }) || !isNodeLabel(key, value)
+	})
 	return labels
 }
 

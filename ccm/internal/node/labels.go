@@ -53,8 +53,7 @@ func staleLabels(node *corev1.Node, meta *cloudprovider.InstanceMetadata) map[st
 	}
 	zone := cmp.Or(node.Labels[corev1.LabelTopologyZone], meta.Zone)
 	region := cmp.Or(node.Labels[corev1.LabelTopologyRegion], meta.Region)
-	stale := map[string]string{}
-	wanted := map[string]string{
+	stale := map[string]string{
 		corev1.LabelInstanceType:          meta.InstanceType,
 		corev1.LabelInstanceTypeStable:    meta.InstanceType,
 		corev1.LabelFailureDomainBetaZone: zone,
@@ -63,11 +62,7 @@ func staleLabels(node *corev1.Node, meta *cloudprovider.InstanceMetadata) map[st
 
 		corev1.LabelFailureDomainBetaRegion: region,
 	}
-	maps.Copy(wanted, meta.AdditionalLabels)
-	for label, value := range wanted {
-		if value != "" && node.Labels[label] != value {
-			stale[label] = value
-		}
-	}
+	maps.Copy(stale, meta.AdditionalLabels)
+	maps.DeleteFunc(stale, func(label, value string) bool { return value == "" || node.Labels[label] == value })
 	return stale
 }

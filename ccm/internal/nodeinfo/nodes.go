@@ -75,10 +75,7 @@ func List(lister corelisters.NodeLister) []*corev1.Node {
 	if lister == nil {
 		return nil
 	}
-	nodes, err := lister.List(labels.Everything())
-	if err != nil {
-		return nil // the lister reads from memory and returns no error
-	}
+	nodes, _ := lister.List(labels.Everything()) // it reads from memory and returns no error
 	return nodes
 }
 

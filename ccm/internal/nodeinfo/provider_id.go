@@ -19,9 +19,9 @@ func IsForeign(node *corev1.Node) bool {
 	if node.Spec.ProviderID == "" {
 		return false
 	}
-	var foreign *foreignError
 	_, err := ParseProviderID(node.Spec.ProviderID)
-	return errors.As(err, &foreign)
+	_, foreign := errors.AsType[*foreignError](err)
+	return foreign
 }
 
 // Convention selects the provider ID prefix and the topology labels of Nodes by the name of a provider.

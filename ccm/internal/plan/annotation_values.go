@@ -147,7 +147,10 @@ var (
 	// 1 to 128 characters.
 	parseLBName  = matching(func(v string) bool { n := len([]rune(v)); return n >= 1 && n <= 128 })
 	parseDNSName = matching(isDNSName)
-	parseDomain  = matching(func(v string) bool { return isDNSName(strings.TrimPrefix(v, "*.")) })
+	// parseNamespace also allows *, which means all.
+	parseNamespace = matching(func(v string) bool { return v == "*" || len(validation.IsDNS1123Label(v)) == 0 })
+
+	parseDomain = matching(func(v string) bool { return isDNSName(strings.TrimPrefix(v, "*.")) })
 )
 
 func isDNSName(v string) bool {
@@ -162,8 +165,6 @@ func parseHostname(v string) (string, error) {
 	}
 	return parseDNSName(strings.ToLower(v))
 }
-
-func parseBool(v string) (bool, error) { return strconv.ParseBool(v) }
 
 func parseSelector(v string) (labels.Selector, error) { return labels.Parse(v) }
 
@@ -232,13 +233,6 @@ func secondsBetween(low, high int) func(string) (time.Duration, error) {
 		}
 		return d, nil
 	}
-}
-
-func parseNamespace(v string) (string, error) {
-	if v != "*" && len(validation.IsDNS1123Label(v)) > 0 {
-		return "", errNotAllowed
-	}
-	return v, nil
 }
 
 // listOf returns a parser for values that are separated by commas. The list must not be empty.

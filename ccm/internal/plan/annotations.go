@@ -65,7 +65,7 @@ var Annotations = []annotation{
 			"balancer passes to another Service and keeps its settings, except those that this one has annotations for; with the last " +
 			"Service it is deleted. `disable-public-network` must be the same for all. All are in one namespace, unless the owner has " +
 			"`shared-namespaces`. A Service that shares a load balancer stays on it until the Service is deleted.",
-		Set: into(func(s *Settings) *bool { return &s.Shared }, parseBool)},
+		Set: into(func(s *Settings) *bool { return &s.Shared }, strconv.ParseBool)},
 	{Name: "shared-namespaces", Allowed: "names of namespaces, separated by commas, or *",
 		Doc: "Services of these namespaces, too, may share the load balancer that this Service owns. `*` means all of the cluster.",
 		Set: into(func(s *Settings) *[]string { return &s.SharedNamespaces }, listOf(parseNamespace))},
@@ -112,18 +112,18 @@ var Annotations = []annotation{
 		Set: into(func(s *Settings) *string { return &s.IPv6RDNS }, parseDNSName)},
 	{Name: "ipv6-disabled", Env: "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", Default: "false", Allowed: "true or false",
 		Doc: "Hides the IPv6 address from the Service's status.",
-		Set: into(func(s *Settings) *bool { return &s.IPv6Disabled }, parseBool)},
+		Set: into(func(s *Settings) *bool { return &s.IPv6Disabled }, strconv.ParseBool)},
 	{Name: "disable-private-ingress", Env: "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", Default: "false", Allowed: "true or false",
 		Doc: "Hides the private address from the Service's status.",
-		Set: into(func(s *Settings) *bool { return &s.DisablePrivateIngress }, parseBool)},
+		Set: into(func(s *Settings) *bool { return &s.DisablePrivateIngress }, strconv.ParseBool)},
 	{Name: "disable-public-network", Env: "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", Default: "false", Allowed: "true or false",
 		NeedsNetwork: true,
 		Doc:          "Disables the public interface. The load balancer then uses the private addresses of targets (`use-private-ip`).",
-		Set:          into(func(s *Settings) *bool { return &s.DisablePublicNetwork }, parseBool)},
+		Set:          into(func(s *Settings) *bool { return &s.DisablePublicNetwork }, strconv.ParseBool)},
 	{Name: "use-private-ip", Env: "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", Allowed: "true or false", NeedsNetwork: true,
 		Doc: "The load balancer uses the private addresses of targets in `HCLOUD_NETWORK`. If neither the annotation nor the variable is " +
 			"set, it does so only for servers without a public IPv4 address.",
-		Set: into(func(s *Settings) **bool { return &s.UsePrivateIP }, ptrTo(parseBool))},
+		Set: into(func(s *Settings) **bool { return &s.UsePrivateIP }, ptrTo(strconv.ParseBool))},
 	{Name: "private-ipv4", Allowed: "an IPv4 address inside HCLOUD_NETWORK", NeedsNetwork: true,
 		Doc: "Address of the load balancer in the network. A change detaches and attaches the load balancer; private targets do not " +
 			"serve meanwhile.",
@@ -140,12 +140,12 @@ var Annotations = []annotation{
 	{Name: "delete-protection", Allowed: "true or false",
 		Doc: "Protects the load balancer against deletion, also by the deletion of the Service, which waits until this is `false`. " +
 			"Without the annotation the protection does not change.",
-		Set: into(func(s *Settings) **bool { return &s.DeleteProtection }, ptrTo(parseBool))},
+		Set: into(func(s *Settings) **bool { return &s.DeleteProtection }, ptrTo(strconv.ParseBool))},
 	{Name: "keep-on-delete", Default: "false", Allowed: "true or false",
 		Doc: "Keeps the load balancer, with its addresses, when the Service is deleted. It loses the Service's ports and belongs to no " +
 			"Service then. The annotation `name` gives it to another Service. Without the annotation, a load balancer that was there " +
 			"before the Service is kept.",
-		Set: into(func(s *Settings) **bool { return &s.KeepOnDelete }, ptrTo(parseBool))},
+		Set: into(func(s *Settings) **bool { return &s.KeepOnDelete }, ptrTo(strconv.ParseBool))},
 	{Name: "node-selector", Allowed: "a label selector, for example pool=web,zone!=b",
 		Doc: "Only nodes with matching labels become targets.",
 		Set: into(func(s *Settings) *labels.Selector { return &s.NodeSelector }, parseSelector)},
@@ -155,7 +155,7 @@ var Annotations = []annotation{
 	{Name: "uses-proxyprotocol", Env: "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", Default: "false", Allowed: "true or false",
 		Doc: "Sends the PROXY protocol header to targets. If it is set for any port, the status has `ipMode: Proxy`, so that traffic " +
 			"from inside the cluster passes through the load balancer too.",
-		Set: into(func(s *Settings) *bool { return &s.ProxyProtocol }, parseBool)},
+		Set: into(func(s *Settings) *bool { return &s.ProxyProtocol }, strconv.ParseBool)},
 	{Name: "http-cookie-name", Default: defaultCookieName, Allowed: "a cookie name: letters, digits and -_",
 		Doc: "Name of the cookie of sticky sessions.",
 		Set: into(func(s *Settings) *string { return &s.CookieName }, parseCookieName)},
@@ -166,10 +166,10 @@ var Annotations = []annotation{
 		Set: into(func(s *Settings) *seconds { return &s.TimeoutIdle }, secondsBetween(30, 300))},
 	{Name: "http-sticky-sessions", Default: "false", Allowed: "true or false",
 		Doc: "Sends all requests of a client to the same target, by means of a cookie.",
-		Set: into(func(s *Settings) *bool { return &s.StickySessions }, parseBool)},
+		Set: into(func(s *Settings) *bool { return &s.StickySessions }, strconv.ParseBool)},
 	{Name: "http-redirect-http", Default: "false", Allowed: "true or false",
 		Doc: "Redirects HTTP requests on port 80 to HTTPS. Needs `protocol: https`; the Service may not have port 80.",
-		Set: into(func(s *Settings) *bool { return &s.RedirectHTTP }, parseBool)},
+		Set: into(func(s *Settings) *bool { return &s.RedirectHTTP }, strconv.ParseBool)},
 	{Name: "certificate-type", Default: "uploaded", Allowed: "uploaded or managed",
 		Doc: "`uploaded` uses the existing certificates of `http-certificates`; `managed` orders a certificate for " +
 			"`http-managed-certificate-domains`.",
@@ -186,7 +186,7 @@ var Annotations = []annotation{
 		Set: into(func(s *Settings) *[]string { return &s.ManagedCertificateDomains }, listOf(parseDomain))},
 	{Name: "http-managed-certificate-acme-staging", Default: "false", Allowed: "true or false",
 		Doc: "Orders the certificate from the issuer's staging environment (label `HC-Use-Staging-CA`).",
-		Set: into(func(s *Settings) *bool { return &s.ManagedCertificateStaging }, parseBool)},
+		Set: into(func(s *Settings) *bool { return &s.ManagedCertificateStaging }, strconv.ParseBool)},
 	{Name: "health-check-protocol", Allowed: "tcp, http or https",
 		Doc: "Protocol of the health check; https is HTTP over TLS. Default: tcp; http if the Service has `protocol: http` or `https` " +
 			"and another `health-check-` annotation or `http-status-codes`. If neither this nor `health-check-port` is set and the " +
@@ -213,7 +213,7 @@ var Annotations = []annotation{
 		Set: into(func(s *Settings) *string { return &s.HealthCheckHTTPPath }, parsePath)},
 	{Name: "health-check-http-validate-certificate", Default: "false", Allowed: "true or false",
 		Doc: "Uses TLS for HTTP checks, as `health-check-protocol: https` does.",
-		Set: into(func(s *Settings) *bool { return &s.HealthCheckHTTPTLS }, parseBool)},
+		Set: into(func(s *Settings) *bool { return &s.HealthCheckHTTPTLS }, strconv.ParseBool)},
 	{Name: "http-status-codes", Default: "2??,3??",
 		Allowed: "status codes separated by commas, ? for one digit and * for several, for example 200,3??",
 		Doc:     "Status codes that an HTTP check accepts.",

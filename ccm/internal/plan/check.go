@@ -7,6 +7,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // CheckService returns all mistakes in the Service and its settings. It makes no API call.
@@ -115,11 +116,10 @@ func checkHTTP(svc *corev1.Service, s *Settings) (errs []error) {
 				errs = append(errs, err)
 			}
 		}
-		_, ownRedirect := svc.Annotations[AnnotationPrefix+portSetting("http-redirect-http", int(p.Port))]
 		switch {
 		case !own.RedirectHTTP:
 		case !isHTTPS(own):
-			if ownRedirect || redirects == 0 {
+			if redirects == 0 || isSet(svc, portSetting("http-redirect-http", int(p.Port))) {
 				invalid("http-redirect-http", "true", "is allowed only with protocol https")
 			}
 		case hasPort80:
@@ -144,12 +144,15 @@ func checkHTTP(svc *corev1.Service, s *Settings) (errs []error) {
 // annotation that the user would add.
 func SettingAt(svc *corev1.Service, s *Settings, name string, port int) string {
 	own := portSetting(name, port)
-	_, ownSet := svc.Annotations[AnnotationPrefix+own]
-	_, generalSet := svc.Annotations[AnnotationPrefix+name]
-	if ownSet || !generalSet && s.ByPort[port] != nil {
+	if isSet(svc, own) || !isSet(svc, name) && s.ByPort[port] != nil {
 		return own
 	}
 	return name
+}
+
+// isSet reports whether the Service has an annotation, given by its name without prefix.
+func isSet(svc *corev1.Service, name string) bool {
+	return metav1.HasAnnotation(svc.ObjectMeta, AnnotationPrefix+name)
 }
 
 // AtPort makes mistakes in settings name the annotations that decide them for the port.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,10 +203,7 @@ func (d *difference) loadBalancerType() (first, last []Op) {
 	}
 	op := []Op{{Kind: OpChangeType, Part: PartType, Type: plan.Type}}
 	size := func(name string) int {
-		n, err := strconv.Atoi(strings.TrimLeft(name, "abcdefghijklmnopqrstuvwxyz"))
-		if err != nil {
-			return 0
-		}
+		n, _ := strconv.Atoi(strings.TrimLeft(name, "abcdefghijklmnopqrstuvwxyz")) // 0 without one
 		return n
 	}
 	if size(plan.Type) >= size(lb.LoadBalancerType.Name) {
@@ -299,36 +297,29 @@ func (d *difference) services() []Op {
 	return slices.Concat(deletes, updates, adds)
 }
 
-// sameService reports whether both services have the same planned settings. The plan never sets the response text of an HTTP check,
-// and a TCP service needs no HTTP settings: both are ignored.
+// sameService reports whether an update would change nothing. The plan never sets the response text of an HTTP check, and a TCP
+// service needs no HTTP settings: both are ignored.
 func sameService(want, have hcloud.LoadBalancerService) bool {
-	if want.Protocol != have.Protocol || want.DestinationPort != have.DestinationPort ||
-		want.Proxyprotocol != have.Proxyprotocol || !sameHealthCheck(want.HealthCheck, have.HealthCheck) {
-		return false
+	if want.HealthCheck.HTTP == nil {
+		have.HealthCheck.HTTP = nil
 	}
-	if want.Protocol == hcloud.LoadBalancerServiceProtocolTCP {
-		return true
-	}
-	w, h := want.HTTP, have.HTTP
-	if w.CookieName != h.CookieName || w.CookieLifetime != h.CookieLifetime || w.TimeoutIdle != h.TimeoutIdle ||
-		w.StickySessions != h.StickySessions {
-		return false
-	}
-	return want.Protocol != hcloud.LoadBalancerServiceProtocolHTTPS ||
-		w.RedirectHTTP == h.RedirectHTTP && slices.Equal(certificateIDs(w.Certificates), certificateIDs(h.Certificates))
+	return reflect.DeepEqual(orderedUpdate(want), orderedUpdate(have))
 }
 
-func sameHealthCheck(want, have hcloud.LoadBalancerServiceHealthCheck) bool {
-	if want.Protocol != have.Protocol || want.Port != have.Port || want.Interval != have.Interval ||
-		want.Timeout != have.Timeout || want.Retries != have.Retries {
-		return false
+// orderedUpdate is UpdateServiceRequest with the lists in order, and with no more of the certificates than their IDs.
+func orderedUpdate(s hcloud.LoadBalancerService) hcloud.LoadBalancerUpdateServiceOpts {
+	certificates := certificateIDs(s.HTTP.Certificates)
+	s.HTTP.Certificates = nil
+	for _, id := range certificates {
+		if s.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS {
+			s.HTTP.Certificates = append(s.HTTP.Certificates, &hcloud.Certificate{ID: id})
+		}
 	}
-	if want.HTTP == nil {
-		return true
+	update := UpdateServiceRequest(s)
+	if check := update.HealthCheck.HTTP; check != nil {
+		check.StatusCodes = slices.Sorted(slices.Values(check.StatusCodes))
 	}
-	return have.HTTP != nil && want.HTTP.Domain == have.HTTP.Domain && want.HTTP.Path == have.HTTP.Path &&
-		want.HTTP.TLS == have.HTTP.TLS &&
-		slices.Equal(slices.Sorted(slices.Values(want.HTTP.StatusCodes)), slices.Sorted(slices.Values(have.HTTP.StatusCodes)))
+	return update
 }
 
 // certificateIDs returns the IDs in ascending order.

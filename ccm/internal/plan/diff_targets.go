@@ -24,17 +24,14 @@ func ServerTargets(lb *hcloud.LoadBalancer) (targets []Target) {
 
 // limit returns a limit of the load balancer's type. A change to a larger type has been made before.
 func (d *difference) limit(of func(*hcloud.LoadBalancerType) int) int {
-	limit := math.MaxInt
-	if d.lb.LoadBalancerType != nil {
-		limit = of(d.lb.LoadBalancerType)
-	}
+	kind := d.lb.LoadBalancerType
 	if first, _ := d.loadBalancerType(); len(first) > 0 {
-		limit = math.MaxInt
-		if d.plan.Limits != nil {
-			limit = of(d.plan.Limits)
-		}
+		kind = d.plan.Limits
 	}
-	return limit
+	if kind == nil {
+		return math.MaxInt // it is not known
+	}
+	return of(kind)
 }
 
 // targets compares the targets of type server.
@@ -44,10 +41,7 @@ func (d *difference) limit(of func(*hcloud.LoadBalancerType) int) int {
 // holds what comes first: its private targets leave it, and public ones replace them if all planned ones are
 // public. If the public interface will be disabled, hidden holds what can wait until then.
 func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
-	current := map[int64]bool{}
-	for _, t := range ServerTargets(d.lb) {
-		current[t.ServerID] = t.Private
-	}
+	current := currentTargets(d.lb)
 	var first, then targetChanges
 	changes := &then
 	public := !hasPrivate(d.plan.Targets)
@@ -56,16 +50,16 @@ func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
 	}
 	kept := 0
 	for _, want := range d.plan.Targets {
-		private, exists := current[want.ServerID]
+		has, exists := current[want.ServerID]
 		delete(current, want.ServerID)
 		switch {
 		case !exists:
 			changes.adds = append(changes.adds, d.addTarget(want))
-		case private && detaches && !public:
-			first.removes = append(first.removes, removeTarget(Target{want.ServerID, private}))
+		case has.Private && detaches && !public:
+			first.removes = append(first.removes, removeTarget(has))
 			then.adds = append(then.adds, d.addTarget(want))
-		case private != want.Private || !private && d.plan.Former[want.ServerID].IsValid():
-			changes.swaps = append(changes.swaps, d.swapTarget(want, private)...)
+		case has.Private != want.Private || !has.Private && d.plan.Former[want.ServerID].IsValid():
+			changes.swaps = append(changes.swaps, d.swapTarget(want, has)...)
 			kept++
 		default:
 			kept++
@@ -73,10 +67,10 @@ func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(current)) {
 		when := changes
-		if detaches && current[id] {
+		if detaches && current[id].Private {
 			when = &first
 		}
-		op := removeTarget(Target{id, current[id]})
+		op := removeTarget(current[id])
 		if d.isDead(id) {
 			op.Least = -1
 		}
@@ -104,8 +98,7 @@ func removeTarget(t Target) Op {
 }
 
 // swapTarget returns the operations that change a target between its public and its private address, or to another IPv6 address.
-func (d *difference) swapTarget(want Target, private bool) []Op {
-	old := Target{want.ServerID, private}
+func (d *difference) swapTarget(want, old Target) []Op {
 	remove, add := removeTarget(old), d.addTarget(want)
 	add.Undo = &Op{Kind: OpAddTarget, Part: add.Part, Target: old}
 	// A removal without an answer may have taken effect.

@@ -46,10 +46,7 @@ func fitToLimits(plan *LoadBalancer, in Input) {
 	if in.Limits == nil {
 		return
 	}
-	current := in.Current
-	if current == nil {
-		current = &hcloud.LoadBalancer{}
-	}
+	current := cmp.Or(in.Current, &hcloud.LoadBalancer{})
 	// room returns how many of the wanted ones fit.
 	room := func(what string, foreign, want int, limit func(*hcloud.LoadBalancerType) int) int {
 		most := limit(in.Limits)

@@ -121,19 +121,15 @@ func (o Ownership) OtherOwner(labels map[string]string, uid string) string {
 
 // OwnedBy returns the load balancers of the Service, or else those with the Service as a guest.
 func (o Ownership) OwnedBy(lbs []*hcloud.LoadBalancer, uid string) []*hcloud.LoadBalancer {
-	var owned, guest []*hcloud.LoadBalancer
-	for _, lb := range lbs {
-		switch {
-		case o.Owns(lb.Labels, uid):
-			owned = append(owned, lb)
-		case o.IsHere(lb.Labels) && IsGuest(lb, uid):
-			guest = append(guest, lb)
-		}
-	}
-	if len(owned) > 0 {
+	if owned := without(lbs, func(lb *hcloud.LoadBalancer) bool { return !o.Owns(lb.Labels, uid) }); len(owned) > 0 {
 		return owned
 	}
-	return guest
+	return without(lbs, func(lb *hcloud.LoadBalancer) bool { return !o.IsHere(lb.Labels) || !IsGuest(lb, uid) })
+}
+
+// without returns a copy of all without those for which leaveOut is true.
+func without[T any](all []T, leaveOut func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), leaveOut)
 }
 
 // DefaultName returns the name of a new load balancer without the annotation. Names are unique in a project,
@@ -154,12 +150,7 @@ func IsSettled(lb *hcloud.LoadBalancer, uid string) bool { return lb.Labels[Labe
 // InUse returns the only load balancer with an address that the Service's status shows. It returns nil if several have one, or if
 // none has: a status with a hostname shows no address.
 func InUse(lbs []*hcloud.LoadBalancer, svc *corev1.Service) *hcloud.LoadBalancer {
-	var found []*hcloud.LoadBalancer
-	for _, lb := range lbs {
-		if ShowsAddressOf(svc, lb) {
-			found = append(found, lb)
-		}
-	}
+	found := without(lbs, func(lb *hcloud.LoadBalancer) bool { return !ShowsAddressOf(svc, lb) })
 	if len(found) != 1 {
 		return nil
 	}

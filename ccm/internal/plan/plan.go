@@ -147,8 +147,7 @@ type Input struct {
 // IsWrong reports whether a setting of a port cannot be applied.
 func (in Input) IsWrong(name string, port int) bool {
 	own := portSetting(name, port)
-	_, ownSet := in.Service.Annotations[AnnotationPrefix+own]
-	return in.Wrong[own] || !ownSet && in.Wrong[name]
+	return in.Wrong[own] || !isSet(in.Service, own) && in.Wrong[name]
 }
 
 // Note is a warning about a plan.
@@ -192,7 +191,11 @@ func Compute(in Input) (plan *LoadBalancer, notes []Note) {
 		plan.NetworkZone = ""
 	}
 	notes = append(planLent(plan, in), primaryIPNotes(in)...)
-	copyLoadBalancerSettings(plan, in)
+	for name := range in.Wrong {
+		if copySetting, ok := copiedOnLoadBalancer[name]; ok && in.Current != nil {
+			copySetting(plan, in.Current)
+		}
+	}
 	if in.Unread { // for another address, all private targets would have to leave before it is known what replaces them
 		plan.PrivateIPv4, plan.PrivateSubnet = netip.Addr{}, netip.Prefix{}
 	}
@@ -264,7 +267,7 @@ func portNotes(in Input) (notes []Note) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(effect)) {
-		if _, set := in.Service.Annotations[AnnotationPrefix+name]; set && !effect[name] {
+		if isSet(in.Service, name) && !effect[name] {
 			notes = append(notes, Note{Reason: event.IgnoredSetting, Text: fmt.Sprintf("Ignored %s: %s", AnnotationPrefix+name,
 				fmt.Sprintf(missing[name], AnnotationPrefix))})
 		}
@@ -385,15 +388,8 @@ var needs = []struct {
 
 // choosesHealthCheck reports whether an annotation is about the health check of the port.
 func choosesHealthCheck(svc *corev1.Service, port int) bool {
-	for _, a := range Annotations {
-		if !strings.HasPrefix(a.Name, "health-check-") && a.Name != "http-status-codes" {
-			continue
-		}
-		_, general := svc.Annotations[a.Key()]
-		_, own := svc.Annotations[AnnotationPrefix+portSetting(a.Name, port)]
-		if general || own {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(Annotations, func(a annotation) bool {
+		about := strings.HasPrefix(a.Name, "health-check-") || a.Name == "http-status-codes"
+		return about && (isSet(svc, a.Name) || isSet(svc, portSetting(a.Name, port)))
+	})
 }

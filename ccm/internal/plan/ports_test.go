@@ -104,48 +104,33 @@ func settingsWithMistakes(svc *corev1.Service) (names []string) {
 func TestMistakesInSettingsOfPortsNameTheirAnnotation(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		set  map[string]string
-		want []string
+		other int32 // port, next to 443
+		set   map[string]string
+		want  []string
 	}{
-		"https without a certificate": {map[string]string{"protocol.443": "https"}, []string{"http-certificates.443"}},
-		"https on all ports":          {map[string]string{"protocol": "https"}, []string{"http-certificates"}},
-		"managed without domains": {map[string]string{"protocol.443": "https", "certificate-type": "managed",
+		"https without a certificate": {80, map[string]string{"protocol.443": "https"}, []string{"http-certificates.443"}},
+		"https on all ports":          {80, map[string]string{"protocol": "https"}, []string{"http-certificates"}},
+		"managed without domains": {80, map[string]string{"protocol.443": "https", "certificate-type": "managed",
 			"http-managed-certificate-domains.80": "example.org"}, []string{"http-managed-certificate-domains.443"}},
-		"redirect on a port without https": {map[string]string{"protocol": "http", "http-redirect-http.80": "true"},
+		"redirect on a port without https": {80, map[string]string{"protocol": "http", "http-redirect-http.80": "true"},
 			[]string{"http-redirect-http.80"}},
-		"redirect without any https": {map[string]string{"protocol": "http", "http-redirect-http": "true"},
+		"redirect without any https": {80, map[string]string{"protocol": "http", "http-redirect-http": "true"},
 			[]string{"http-redirect-http"}},
-		"redirect from the Service's own port": {map[string]string{"protocol": "http", "protocol.443": "https", "http-certificates": "1",
+		"redirect from the Service's own port": {80, map[string]string{"protocol": "http", "protocol.443": "https",
+			"http-certificates": "1", "http-redirect-http": "true"}, []string{"http-redirect-http"}},
+		"redirect: of two ports, one has https": {8443, map[string]string{"protocol": "http", "protocol.443": "https",
+			"http-certificates": "1", "http-redirect-http": "true"}, nil},
+		"redirect: two ports with https": {8443, map[string]string{"protocol": "https", "http-certificates": "1",
 			"http-redirect-http": "true"}, []string{"http-redirect-http"}},
+		"redirect: two ports with https, one redirects": {8443, map[string]string{"protocol": "https", "http-certificates": "1",
+			"http-redirect-http.443": "true"}, nil},
+		"redirect: two ports with https, both redirect": {8443, map[string]string{"protocol": "https", "http-certificates": "1",
+			"http-redirect-http.443": "true", "http-redirect-http.8443": "true"},
+			[]string{"http-redirect-http.443", "http-redirect-http.8443"}},
+		"redirect: two ports with https, one is excepted": {8443, map[string]string{"protocol": "https", "http-certificates": "1",
+			"http-redirect-http": "true", "http-redirect-http.8443": "false"}, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			svc := testService(tc.set, [2]int32{80, 30080}, [2]int32{443, 30443})
-			if got := settingsWithMistakes(svc); !slices.Equal(got, tc.want) {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestOnePortRedirectsHTTP(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		set  map[string]string
-		want []string
-	}{
-		"of two ports, one has https": {map[string]string{"protocol": "http", "protocol.443": "https",
-			"http-redirect-http": "true"}, nil},
-		"two ports with https": {map[string]string{"protocol": "https", "http-redirect-http": "true"},
-			[]string{"http-redirect-http"}},
-		"two ports with https, one redirects": {map[string]string{"protocol": "https", "http-redirect-http.443": "true"}, nil},
-		"two ports with https, both redirect": {map[string]string{"protocol": "https", "http-redirect-http.443": "true",
-			"http-redirect-http.8443": "true"}, []string{"http-redirect-http.443", "http-redirect-http.8443"}},
-		"two ports with https, one is excepted": {map[string]string{"protocol": "https", "http-redirect-http": "true",
-			"http-redirect-http.8443": "false"}, nil},
-	} {
-		tc.set["http-certificates"] = "1"
-		svc := testService(tc.set, [2]int32{443, 30443}, [2]int32{8443, 30444})
+		svc := testService(tc.set, [2]int32{443, 30443}, [2]int32{tc.other, 30080})
 		if got := settingsWithMistakes(svc); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}

@@ -135,18 +135,12 @@ func UpdateServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerUpdat
 		h := s.HTTP
 		opts.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHTTP{
 			CookieName: &h.CookieName, CookieLifetime: &h.CookieLifetime, Certificates: h.Certificates,
-			RedirectHTTP: onlyHTTPS(s), StickySessions: &h.StickySessions, TimeoutIdle: &h.TimeoutIdle}
+			StickySessions: &h.StickySessions, TimeoutIdle: &h.TimeoutIdle}
+		if s.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS { // the API accepts it only there
+			opts.HTTP.RedirectHTTP = &h.RedirectHTTP
+		}
 	}
 	return opts
-}
-
-// onlyHTTPS returns redirect_http, or nil for an HTTP service: the API accepts it only with protocol
-// https.
-func onlyHTTPS(s hcloud.LoadBalancerService) *bool {
-	if s.Protocol != hcloud.LoadBalancerServiceProtocolHTTPS {
-		return nil
-	}
-	return &s.HTTP.RedirectHTTP
 }
 
 // ErrNotOwner is the error of a sync that finds its load balancer without the Service's label.

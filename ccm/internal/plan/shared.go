@@ -162,11 +162,8 @@ func planGuest(plan *LoadBalancer, in Input) (notes []Note) {
 
 // AllowsNamespace reports whether Services of a namespace may join the load balancer of one in another namespace.
 func AllowsNamespace(lb *hcloud.LoadBalancer, namespace string) bool {
-	var s Settings
-	if err := AnnotationByName("shared-namespaces").Set(&s, RecordOf(lb).Common.Values["shared-namespaces"]); err != nil {
-		return false
-	}
-	return slices.Contains(s.SharedNamespaces, namespace) || slices.Contains(s.SharedNamespaces, "*")
+	allowed, err := listOf(parseNamespace)(RecordOf(lb).Common.Values["shared-namespaces"])
+	return err == nil && (slices.Contains(allowed, namespace) || slices.Contains(allowed, "*"))
 }
 
 // checkShared returns the mistakes in the settings of a Service that shares a load balancer.

@@ -67,10 +67,8 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 	var targets, public []Target
 	network := in.NetworkID
 	current, foreign := currentTargets(in.Current), RecordOf(in.Current).ForeignServers
-	if in.Current != nil {
-		if (network == 0 || IsLent(in.Current)) && len(in.Current.PrivateNet) > 0 {
-			network = in.Current.PrivateNet[0].Network.ID // HCLOUD_NETWORK is not known, or another one
-		}
+	if lb := in.Current; lb != nil && (network == 0 || IsLent(lb)) && len(lb.PrivateNet) > 0 {
+		network = lb.PrivateNet[0].Network.ID // HCLOUD_NETWORK is not known, or another one
 	}
 	for _, node := range selectedNodes(in, current) {
 		// A Node without a provider ID is not initialized yet; its initialization causes another sync.
@@ -222,13 +220,7 @@ func selectedNodes(in Input, current map[int64]Target) []*corev1.Node {
 			return in.Nodes
 		}
 	}
-	var nodes []*corev1.Node
-	for _, n := range in.Nodes {
-		if matches(n) {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
+	return without(in.Nodes, func(n *corev1.Node) bool { return !matches(n) })
 }
 
 // Abbreviate joins at most five of the names.

@@ -87,18 +87,6 @@ func copyHealthCheck(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerS
 	}
 }
 
-// copyLoadBalancerSettings applies copiedOnLoadBalancer to the plan.
-func copyLoadBalancerSettings(plan *LoadBalancer, in Input) {
-	if in.Current == nil {
-		return
-	}
-	for name := range in.Wrong {
-		if copySetting, ok := copiedOnLoadBalancer[name]; ok {
-			copySetting(plan, in.Current)
-		}
-	}
-}
-
 // copyPortSettings applies copiedOnPort to a port. A new port copies from another port of the Service, if both have the general
 // settings. Otherwise copyPortSettings returns false, and the port waits until the settings are corrected.
 func copyPortSettings(want hcloud.LoadBalancerService, in Input) (hcloud.LoadBalancerService, bool) {

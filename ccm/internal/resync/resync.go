@@ -294,10 +294,7 @@ func (r *Comparison) SyncLoadBalancers(ctx context.Context) {
 // by their loadBalancerClass: the service controller does so only if its process knew them without the class (v0.37.1: needsCleanup looks
 // at the type).
 func (r *Comparison) endUnwanted(ctx context.Context) {
-	services, err := r.services.List(labels.Everything())
-	if err != nil {
-		return // the lister reads from memory and returns no error
-	}
+	services, _ := r.services.List(labels.Everything()) // it reads from memory and returns no error
 	for _, svc := range services {
 		if r.lbs.EndCondition(svc); svc.Spec.LoadBalancerClass == nil {
 			continue

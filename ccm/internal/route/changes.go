@@ -50,11 +50,10 @@ func (r *Routes) changeTo(destination netip.Prefix) *routeChange {
 	return nil
 }
 
-// change adds or deletes one route and waits for the action. The caller holds the lock, and change releases it. If the
+// change adds or deletes one route and waits for the action. It unlocks the lock that the caller holds when the request was sent. If the
 // request or the action fails, change reads the network: it succeeds if the network already has the wanted state.
-func (r *Routes) change(ctx context.Context, route netRoute, add bool) error {
+func (r *Routes) change(ctx context.Context, unlock func(), route netRoute, add bool) error {
 	c := &routeChange{route: route, add: add, done: make(chan struct{})}
-	unlock := sync.OnceFunc(r.Unlock)
 	defer unlock()
 	action, err := r.send(ctx, route, add)
 	if err == nil {
@@ -135,17 +134,12 @@ func (r *Routes) send(ctx context.Context, route netRoute, add bool) (action *hc
 	}
 }
 
-// Lock waits until no other change of the routes is sent.
-func (r *Routes) Lock(ctx context.Context) error {
+// Lock waits until no other change of the routes is sent. unlock may be called several times.
+func (r *Routes) Lock(ctx context.Context) (unlock func(), err error) {
 	r.Queued.Add(1)
 	defer r.Queued.Add(-1)
-	select {
-	case r.changing <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if unlock, err = r.changing.Lock(ctx, ""); err != nil {
+		return nil, err
 	}
+	return sync.OnceFunc(unlock), nil
 }
-
-// Unlock ends Lock.
-func (r *Routes) Unlock() { <-r.changing }

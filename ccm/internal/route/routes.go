@@ -58,9 +58,9 @@ type Routes struct {
 	clusterCIDRs []netip.Prefix
 	nodes        corelisters.NodeLister // nil until SetInformers
 	state        *apicall.Cache[[]netRoute]
-	changing     chan struct{} // held while a change is sent
-	Queued       atomic.Int32  // changes that wait for changing
-	freeAt       time.Time     // when the action of the last change has probably ended; guarded by changing
+	changing     apicall.KeyLock // held while a change is sent, with the empty key
+	Queued       atomic.Int32    // changes that wait for changing
+	freeAt       time.Time       // when the action of the last change has probably ended; guarded by changing
 
 	mu          sync.Mutex
 	unconfirmed map[netRoute]*routeChange
@@ -94,7 +94,7 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 	own plan.Ownership, clusterCIDRs []netip.Prefix, failed func()) *Routes {
 	r := &Routes{
 		client: waiter.Client, waiter: waiter, servers: servers, network: network, evidence: e, own: own,
-		clusterCIDRs: clusterCIDRs, changing: make(chan struct{}, 1), unconfirmed: map[netRoute]*routeChange{}, Failed: failed,
+		clusterCIDRs: clusterCIDRs, unconfirmed: map[netRoute]*routeChange{}, Failed: failed,
 	}
 	r.state = apicall.NewCache(waiter.Clock, maxRouteAge, r.readNetwork)
 	return r
@@ -116,9 +116,9 @@ func (r *Routes) readNetwork(ctx context.Context) ([]netRoute, error) {
 	var all []netRoute
 	for _, nr := range network.Routes {
 		gateway, ok := netip.AddrFromSlice(nr.Gateway)
-		destination, ok2 := prefixOf(nr)
-		if ok && ok2 {
-			all = append(all, netRoute{network.ID, destination, gateway.Unmap()})
+		destination, err := netip.ParsePrefix(nr.Destination.String())
+		if ok && err == nil {
+			all = append(all, netRoute{network.ID, destination.Masked(), gateway.Unmap()})
 		}
 	}
 	return all, nil
@@ -144,15 +144,6 @@ func (r *Routes) getNetwork(ctx context.Context) (*hcloud.Network, error) {
 
 // errNetworkGone reports that the API does not know the ID of a network any more.
 var errNetworkGone = errors.New("it does not exist any more")
-
-func prefixOf(nr hcloud.NetworkRoute) (netip.Prefix, bool) {
-	if nr.Destination == nil {
-		return netip.Prefix{}, false
-	}
-	addr, ok := netip.AddrFromSlice(nr.Destination.IP)
-	ones, _ := nr.Destination.Mask.Size()
-	return netip.PrefixFrom(addr.Unmap(), ones).Masked(), ok
-}
 
 // ListRoutes implements cloudprovider.Routes.
 func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
@@ -341,18 +332,19 @@ func (r *Routes) create(ctx context.Context, node types.NodeName, destination ne
 	if err != nil {
 		return err
 	}
-	if err := r.Lock(ctx); err != nil {
+	unlock, err := r.Lock(ctx)
+	if err != nil {
 		return err
 	}
+	defer unlock()
 	if before := r.changeTo(destination); before != nil {
-		r.Unlock()
+		unlock()
 		if err := before.wait(ctx); err != nil || before.route == want && before.add {
 			return err
 		}
 		return r.create(ctx, node, destination)
 	}
 	if all, err = r.state.Get(ctx); err != nil || slices.Contains(all, want) {
-		r.Unlock()
 		return err
 	}
 	for _, stale := range all {
@@ -361,7 +353,6 @@ func (r *Routes) create(ctx context.Context, node types.NodeName, destination ne
 		}
 		gateways, err := r.gateways(ctx)
 		if err != nil || r.isElsewhere(gateways[stale.Gateway]) {
-			r.Unlock()
 			return cmp.Or(err, fmt.Errorf("the route %v belongs to a server of another cluster (label %s): give the two clusters "+
 				"different pod ranges or networks", stale, plan.LabelCluster))
 		}
@@ -369,17 +360,16 @@ func (r *Routes) create(ctx context.Context, node types.NodeName, destination ne
 		if i := slices.IndexFunc(holders, func(n *corev1.Node) bool {
 			return n.Name != string(node) && slices.Contains(n.Spec.PodCIDRs, destination.String())
 		}); i >= 0 {
-			r.Unlock()
 			return fmt.Errorf("the pod range %v is also that of node %q, which has the route: give each node a range of its own",
 				destination, holders[i].Name)
 		}
 		klog.InfoS("Replacing a route because its gateway is not the node's address", "node", node, "route", stale, "gateway", want.Gateway)
-		if err := r.change(ctx, stale, false); err != nil {
+		if err := r.change(ctx, unlock, stale, false); err != nil {
 			return err
 		}
 		return r.create(ctx, node, destination)
 	}
-	return r.change(ctx, want, true)
+	return r.change(ctx, unlock, want, true)
 }
 
 // routeTo returns the route to a pod range of a Node. The private address of the Node's server is its gateway.
@@ -431,25 +421,25 @@ func (r *Routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 	if err := r.evidence.Project(ctx); err != nil {
 		return err
 	}
-	if err := r.Lock(ctx); err != nil {
+	unlock, err := r.Lock(ctx)
+	if err != nil {
 		return err
 	}
+	defer unlock()
 	all, err := r.state.Get(ctx)
 	if err != nil {
-		r.Unlock()
 		r.Failed()
 		return err
 	}
 	i := slices.IndexFunc(all, func(nr netRoute) bool { return nr.String() == route.Name })
 	if i < 0 {
-		r.Unlock()
 		return nil
 	}
 	if before := r.changeTo(all[i].Destination); before != nil {
-		r.Unlock()
+		unlock()
 		return before.wait(ctx)
 	}
-	if err := r.change(ctx, all[i], false); err != nil {
+	if err := r.change(ctx, unlock, all[i], false); err != nil {
 		r.Failed()
 		return fmt.Errorf("%s", apicall.StableText(err))
 	}

@@ -283,16 +283,17 @@ func TestARouteNeverUsesAnAddressOfAFormerNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	w.knowNodes()
-	w.must(w.routes.Lock(t.Context()))
+	unlock, err := w.routes.Lock(t.Context())
+	w.must(err)
 	created := make(chan error)
 	go func() { created <- w.create(1) }()
 	gomega.NewWithT(t).Eventually(w.routes.Queued.Load).WithTimeout(time.Minute).Should(gomega.Equal(int32(1))) // it has read the address
 	w.detach()
-	_, err := w.api.Network.Delete(t.Context(), w.network)
+	_, err = w.api.Network.Delete(t.Context(), w.network)
 	w.must(err)
 	w.createNetwork("10.9.0.0/16")
 	w.list() // finds the new network
-	w.routes.Unlock()
+	unlock()
 	if err := <-created; err == nil || len(w.networkRoutes()) != 0 {
 		t.Errorf("while the server is not attached: error %v, routes %v; want an error and no route", err, w.networkRoutes())
 	}

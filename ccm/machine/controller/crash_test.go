@@ -124,20 +124,25 @@ func TestAnyCallMayBeTheLast(t *testing.T) {
 	}
 }
 
+// atEachCall calls hook before and after each call, which is counted from 1.
+func (w *world) atEachCall(hook func(call int, after bool, what string) error) {
+	calls := 0
+	w.setHook(func(after bool, what string) error {
+		if !after {
+			calls++
+		}
+		return hook(calls, after, what)
+	})
+}
+
 func (s *scenario) run(t *testing.T, deaths []crash.Death) (ends []crash.End) {
 	t.Helper()
 	w := s.prepare(t)
 	defer w.end()
 	for _, d := range deaths {
-		calls, dead := 0, false
-		w.setHook(func(after bool, _ string) error {
-			if !after {
-				calls++
-			}
-			if calls == d.Call && after == d.After {
-				dead = true
-			}
-			if dead {
+		dead := false
+		w.atEachCall(func(call int, after bool, _ string) error {
+			if dead = dead || call == d.Call && after == d.After; dead {
 				return errDead
 			}
 			return nil
@@ -149,13 +154,9 @@ func (s *scenario) run(t *testing.T, deaths []crash.Death) (ends []crash.End) {
 		}
 		w.start()
 	}
-	calls := 0
-	w.setHook(func(after bool, what string) error {
-		if !after {
-			calls++
-		}
-		ends = append(ends, crash.End{Death: crash.Death{Call: calls, After: after}, State: w.state()})
-		s.check(w, fmt.Sprintf("died at %+v, call %d (%s, after: %t)", deaths, calls, what, after))
+	w.atEachCall(func(call int, after bool, what string) error {
+		ends = append(ends, crash.End{Death: crash.Death{Call: call, After: after}, State: w.state()})
+		s.check(w, fmt.Sprintf("died at %+v, call %d (%s, after: %t)", deaths, call, what, after))
 		return nil
 	})
 	s.finish(w)
@@ -231,13 +232,9 @@ func (s *scenario) fail(t *testing.T, call int, after bool, when string, err err
 	t.Helper()
 	w := s.prepare(t)
 	defer w.end()
-	calls := 0
-	w.setHook(func(isAfter bool, _ string) error {
-		if !isAfter {
-			calls++
-		}
+	w.atEachCall(func(now int, isAfter bool, _ string) error {
 		s.check(w, when)
-		if calls == call && isAfter == after {
+		if now == call && isAfter == after {
 			return err
 		}
 		return nil
@@ -286,12 +283,8 @@ func TestEverythingMayBeDeletedAtAnyCall(t *testing.T) {
 		for _, after := range sides {
 			when := fmt.Sprintf("deleted at call %d (%s), after: %t", i+1, creation[i], after)
 			w := s.prepare(t)
-			calls := 0
-			w.setHook(func(isAfter bool, _ string) error {
-				if !isAfter {
-					calls++
-				}
-				if calls == i+1 && isAfter == after {
+			w.atEachCall(func(call int, isAfter bool, _ string) error {
+				if call == i+1 && isAfter == after {
 					d := w.deployments()[0]
 					w.must(w.objects.Delete(t.Context(), &d))
 					w.collectGarbage(t.Context())
@@ -320,13 +313,9 @@ func TestAPersonCanRestoreAMachineFromABackup(t *testing.T) {
 }
 
 func TestAServerIsNotGoneWhileItsNodeIsReady(t *testing.T) {
-	w := newWorld(t)
-	w.must(w.create(t.Context(), deployment(2, "cx23")))
-	w.settle()
+	w := pool(t, 2)
 	w.setHook(emptyAPI) // as with another project's token
-	for range 200 {
-		w.pass()
-	}
+	w.passTimes(200)
 	if len(w.machines()) != 2 || len(w.servers()) != 2 {
 		t.Fatalf("Machines were replaced:\n%s", w.state())
 	}
@@ -342,16 +331,12 @@ func TestAServerIsNotGoneWhileItsNodeIsReady(t *testing.T) {
 }
 
 func TestManyUnhealthyMachinesAreNotReplaced(t *testing.T) {
-	w := newWorld(t)
-	w.must(w.create(t.Context(), deployment(5, "cx23")))
-	w.settle()
+	w := pool(t, 5)
 	for _, n := range w.nodes()[:3] { // 40 % of five are two
 		w.broken[n.Name] = true
 	}
 	before := names(w)
-	for range 200 {
-		w.pass()
-	}
+	w.passTimes(200)
 	if after := names(w); !slices.Equal(before, after) {
 		t.Errorf("Machines %v, want %v", after, before)
 	}
@@ -370,16 +355,12 @@ func TestAMachineThatNeverGotAServerIsReplaced(t *testing.T) {
 	d := deployment(1, "no-such-type")
 	d.Spec.HealthCheck.NodeStartupTimeout = &metav1.Duration{Duration: time.Minute}
 	w.must(w.create(t.Context(), d))
-	for range 5 {
-		w.pass()
-	}
+	w.passTimes(5)
 	before := names(w)
 	if m := w.machines()[0]; m.Status.Phase != v1alpha1.PhaseFailed {
 		t.Fatalf("status %+v", m.Status)
 	}
-	for range 10 {
-		w.pass()
-	}
+	w.passTimes(10)
 	if after := names(w); len(after) != 1 || slices.Equal(before, after) {
 		t.Errorf("Machines %v, before %v", after, before)
 	}
@@ -414,9 +395,7 @@ func TestAServerThatDoesNotStartIsStartedOnce(t *testing.T) {
 	d.Spec.HealthCheck.UnhealthyTimeout = &metav1.Duration{}
 	w.must(w.create(t.Context(), d))
 	w.settle()
-	for range 30 {
-		w.pass()
-	}
+	w.passTimes(30)
 	w.expect(1, "cx23")
 	if *started != 1 || w.uids > 4 { // the deployment, its set, the Machine and its Node
 		t.Errorf("%d starts, %d objects", *started, w.uids)
@@ -424,9 +403,7 @@ func TestAServerThatDoesNotStartIsStartedOnce(t *testing.T) {
 	_, _, err := w.api.Server.Poweroff(t.Context(), w.servers()[0]) // a person
 	w.must(err)
 	w.changed()
-	for range 30 {
-		w.pass()
-	}
+	w.passTimes(30)
 	if *started != 1 {
 		t.Errorf("%d starts", *started)
 	}
@@ -460,9 +437,7 @@ func names(w *world) (all []string) {
 }
 
 func TestPodsAreEvictedBeforeTheServerIsDeleted(t *testing.T) {
-	w := newWorld(t)
-	w.must(w.create(t.Context(), deployment(1, "cx23")))
-	w.settle()
+	w := pool(t, 1)
 	node := w.nodes()[0].Name
 	pod := func(name, owner string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{"example.org/slow"}},
@@ -477,9 +452,7 @@ func TestPodsAreEvictedBeforeTheServerIsDeleted(t *testing.T) {
 	pod("daemon", "DaemonSet")
 	w.change(func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(0)) })
 	w.clock.SetTime(time.Now())
-	for range 20 {
-		w.pass()
-	}
+	w.passTimes(20)
 	if len(w.servers()) != 1 || !w.nodes()[0].Spec.Unschedulable {
 		t.Fatalf("the server was deleted, or its Node is schedulable:\n%s", w.state())
 	}
@@ -490,9 +463,7 @@ func TestPodsAreEvictedBeforeTheServerIsDeleted(t *testing.T) {
 	slow.Finalizers = nil
 	w.must(w.objects.Update(t.Context(), slow))
 	w.settle()
-	if len(w.servers()) != 0 || len(w.machines()) != 0 {
-		t.Errorf("something is left:\n%s", w.state())
-	}
+	w.expectNothing("at the end")
 }
 
 func TestAPodDisruptionBudgetHoldsTheDeletionUpForALimitedTime(t *testing.T) {
@@ -512,9 +483,7 @@ func TestAPodDisruptionBudgetHoldsTheDeletionUpForALimitedTime(t *testing.T) {
 			w.protected = func() bool { return true }
 			w.clock.SetTime(time.Now()) // that of deletions is the computer's
 			w.change(func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(0)) })
-			for range 5 { // less than a minute
-				w.pass()
-			}
+			w.passTimes(5) // less than a minute
 			w.must(w.objects.Get(t.Context(), keyOf(pod), pod))
 			m := w.machines()[0]
 			if len(w.servers()) != 1 || pod.DeletionTimestamp != nil ||
@@ -525,13 +494,9 @@ func TestAPodDisruptionBudgetHoldsTheDeletionUpForALimitedTime(t *testing.T) {
 			}
 			over := timeout < time.Hour
 			w.protected = func() bool { return over }
-			for range 10 { // a minute
-				w.pass()
-			}
+			w.passTimes(10) // a minute
 			w.settle()
-			if len(w.servers()) != 0 || len(w.machines()) != 0 {
-				t.Errorf("something is left:\n%s", w.state())
-			}
+			w.expectNothing("at the end")
 			if err := w.objects.Get(t.Context(), keyOf(pod), pod); (err == nil) != over {
 				t.Errorf("pod: %v", err)
 			}

@@ -14,6 +14,8 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -64,9 +66,19 @@ type common struct {
 
 func newCommon(c client.Client, api client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *common {
 	o.Workers, o.Interval, o.Poll = cmp.Or(o.Workers, 10), cmp.Or(o.Interval, 15*time.Minute), cmp.Or(o.Poll, 5*time.Second)
-	return &common{Options: o, Client: c, api: api, events: recorder, clock: clk, absent: absences{
-		since: map[string]time.Time{}, asked: map[string]bool{}, recognised: map[string]bool{}, shown: map[string]*shown{}},
-		providers: map[string]machine.Provider{}}
+	return &common{Options: o, Client: c, api: api, events: recorder, clock: clk, providers: map[string]machine.Provider{}}
+}
+
+// write writes what differs from before, if anything does. With the version: what was decided from a state of the object must not be
+// written to another one, and none of what others write, such as taints, is lost. what completes the sentence "cannot …".
+func (c *common) write(ctx context.Context, o, before client.Object, what string) error {
+	if equality.Semantic.DeepEqual(before, o) {
+		return nil
+	}
+	if err := c.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("cannot %s: %w", what, err)
+	}
+	return nil
 }
 
 // provider returns the provider of a Machine.
@@ -94,29 +106,20 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 // Add adds the controllers to a manager.
 func Add(mgr ctrl.Manager, o Options) error {
 	c := newCommon(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("machine-controller"), clock.RealClock{}, o)
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Node{}, providerIDField, nodeProviderID); err != nil {
-		return err
+	index := mgr.GetFieldIndexer()
+	reconciles := func(o client.Object, options ...builder.ForOption) *builder.Builder {
+		return ctrl.NewControllerManagedBy(mgr).For(o, options...).
+			WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: retries()})
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Machine{}, providerIDField, machineProviderID); err != nil {
-		return err
-	}
-	options := func() controller.Options {
-		return controller.Options{MaxConcurrentReconciles: c.Workers, RateLimiter: retries()}
-	}
-	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.Machine{}, builder.WithPredicates(machineChanges())).WithOptions(options()).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfNode), builder.WithPredicates(nodeChanges())).
-		Complete(&machines{c}); err != nil {
-		return err
-	}
-	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineSet{}).Owns(&v1alpha1.Machine{}).WithOptions(options()).
-		Complete(&machineSets{c}); err != nil {
-		return err
-	}
-	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineDeployment{}).Owns(&v1alpha1.MachineSet{}).WithOptions(options()).
-		Complete(&machineDeployments{c}); err != nil {
-		return err
-	}
-	return mgr.Add(&metricsUpdater{common: c})
+	return errors.Join(
+		index.IndexField(context.Background(), &corev1.Node{}, providerIDField, nodeProviderID),
+		index.IndexField(context.Background(), &v1alpha1.Machine{}, providerIDField, machineProviderID),
+		reconciles(&v1alpha1.Machine{}, builder.WithPredicates(machineChanges())).
+			Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfNode), builder.WithPredicates(nodeChanges())).
+			Complete(&machines{c}),
+		reconciles(&v1alpha1.MachineSet{}).Owns(&v1alpha1.Machine{}).Complete(&machineSets{c}),
+		reconciles(&v1alpha1.MachineDeployment{}).Owns(&v1alpha1.MachineSet{}).Complete(&machineDeployments{c}),
+		mgr.Add(&metricsUpdater{common: c}))
 }
 
 const providerIDField = "spec.providerID"

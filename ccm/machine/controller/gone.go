@@ -34,19 +34,19 @@ func (e *doubtError) Error() string { return fmt.Sprintf("cannot %s: %s", e.what
 
 // absences is what find remembers.
 type absences struct {
-	mu sync.Mutex
-	// since is the time of the first answer that lacked the server of a Machine, by UID. All answers since then have lacked it.
-	since map[string]time.Time
-	// asked holds the UIDs of Machines with servers that the cloud was asked to remove, and that are expected to be missing.
-	asked map[string]bool
+	// since is the time.Time of the first answer that lacked the server of a Machine, by UID. All answers since then have lacked it.
+	since sync.Map
+	// asked holds the UIDs of Machines with servers that the cloud was asked to remove, or may have removed, and that are expected to be
+	// missing.
+	asked sync.Map
 	// recognised are the accounts of the cluster's project.
-	recognised map[string]bool
-	// shown holds the last look at each account. It serves all Machines that are missing at the same time.
-	shown map[string]*shown
+	recognised sync.Map
+	// looks holds the last *look at each account. It serves all Machines that are missing at the same time.
+	looks sync.Map
 }
 
-// shown is the last look at an account, also one that failed.
-type shown struct {
+// look is the last look at an account, also one that failed.
+type look struct {
 	mu  sync.Mutex // held during a look: others that miss a server of the account wait for it, and nobody else does
 	at  time.Time
 	ids map[string]bool // whether it is there, by provider ID
@@ -59,7 +59,7 @@ type shown struct {
 func (c *common) find(ctx context.Context, p machine.Provider, m *v1alpha1.Machine) (machine.Instance, gone.Finding, error) {
 	found, err := p.Get(ctx, m)
 	if err == nil {
-		c.forget(m)
+		c.absent.since.Delete(m.UID)
 		return found, gone.Finding{Answer: gone.Answer{Verdict: gone.Exists, Evidence: "the API shows server " + found.ID()}}, nil
 	}
 	var v gone.Finding
@@ -67,31 +67,9 @@ func (c *common) find(ctx context.Context, p machine.Provider, m *v1alpha1.Machi
 		v, err = c.judge(ctx, p, m)
 	}
 	if err != nil || v.Verdict == gone.Exists {
-		c.forget(m)
+		c.absent.since.Delete(m.UID) // the time for which it has been missing begins again
 	}
 	return nil, v, err
-}
-
-// forget restarts the time for which the server of a Machine has been missing.
-func (c *common) forget(m *v1alpha1.Machine) {
-	c.absent.mu.Lock()
-	defer c.absent.mu.Unlock()
-	delete(c.absent.since, string(m.UID))
-}
-
-// asked remembers that the cloud was asked to remove the server of a Machine, and has or may have done so.
-func (c *common) asked(m *v1alpha1.Machine) {
-	c.absent.mu.Lock()
-	defer c.absent.mu.Unlock()
-	c.absent.asked[string(m.UID)] = true
-}
-
-// forgetAll forgets what is known about a Machine that has gone.
-func (c *common) forgetAll(m *v1alpha1.Machine) {
-	c.forget(m)
-	c.absent.mu.Lock()
-	defer c.absent.mu.Unlock()
-	delete(c.absent.asked, string(m.UID))
 }
 
 // judge weighs the evidence about a server that was not found. A Node that is ready has one.
@@ -101,7 +79,7 @@ func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Mach
 		return v, err
 	}
 	if node != nil && nodeinfo.IsReady(node) {
-		c.forget(m)
+		c.absent.since.Delete(m.UID)
 		return gone.Finding{Wait: time.Minute, Answer: gone.Answer{Evidence: fmt.Sprintf("the API does not show server %s, but Node %s "+
 			"is ready: check whether the token is of the right project", m.Spec.ProviderID, node.Name)}}, nil
 	}
@@ -110,7 +88,7 @@ func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Mach
 		return v, err
 	}
 	order := m.Spec.ProviderID == "" && m.DeletionTimestamp == nil
-	if _, recognised := c.remembers(m, account); order && recognised {
+	if _, recognised := c.absent.recognised.Load(account); order && recognised {
 		return gone.Finding{Answer: gone.Answer{Verdict: gone.Gone, Evidence: "no server has been ordered"}}, nil
 	}
 	known, err := c.known(ctx, m, account)
@@ -121,7 +99,8 @@ func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Mach
 	if err != nil || there[m.Spec.ProviderID] {
 		return gone.Finding{Answer: gone.Answer{Verdict: gone.Exists, Evidence: "a list shows " + m.Spec.ProviderID}}, err
 	}
-	asked, recognised := c.remembers(m, account)
+	_, asked := c.absent.asked.Load(m.UID)
+	_, recognised := c.absent.recognised.Load(account)
 	facts := gone.Case{Name: m.Spec.ProviderID, Kind: "servers", Known: len(there), Recognised: recognised, Asked: asked, For: gone.Hold,
 		Confirm: fmt.Sprintf("confirm the token: kubectl annotate --overwrite machines.%s -n %s %s %s=%s", v1alpha1.GroupVersion.Group,
 			m.Namespace, m.Name, annotationAccount, account)}
@@ -134,38 +113,14 @@ func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Mach
 		}
 	}
 	if facts.Missing < facts.Known || facts.Known == 0 {
-		c.recognise(account)
+		c.absent.recognised.Store(account, true)
 	}
 	if !order {
-		facts.For = c.missingFor(m)
+		now := c.clock.Now()
+		since, _ := c.absent.since.LoadOrStore(m.UID, now)
+		facts.For = now.Sub(since.(time.Time))
 	}
 	return facts.Judge(), nil
-}
-
-// remembers reports whether the cloud was asked to remove the server of a Machine, and whether the account is one of the cluster's project.
-func (c *common) remembers(m *v1alpha1.Machine, account string) (asked, recognised bool) {
-	c.absent.mu.Lock()
-	defer c.absent.mu.Unlock()
-	return c.absent.asked[string(m.UID)], c.absent.recognised[account]
-}
-
-// recognise remembers that the account is one of the cluster's project.
-func (c *common) recognise(account string) {
-	c.absent.mu.Lock()
-	defer c.absent.mu.Unlock()
-	c.absent.recognised[account] = true
-}
-
-// missingFor returns how long the server of a Machine has been missing.
-func (c *common) missingFor(m *v1alpha1.Machine) time.Duration {
-	c.absent.mu.Lock()
-	defer c.absent.mu.Unlock()
-	now := c.clock.Now()
-	since, has := c.absent.since[string(m.UID)]
-	if !has {
-		since, c.absent.since[string(m.UID)] = now, now
-	}
-	return now.Sub(since)
 }
 
 // known returns the provider IDs of the cluster's Nodes and Machines. It recognises the account if a Machine names it.
@@ -178,7 +133,7 @@ func (c *common) known(ctx context.Context, m *v1alpha1.Machine, account string)
 	all := map[string]bool{m.Spec.ProviderID: true}
 	for _, other := range append(machines.Items, *m) {
 		if other.Annotations[annotationAccount] == account {
-			c.recognise(account)
+			c.absent.recognised.Store(account, true)
 		}
 		if other.Spec.ProviderSpec.CloudProvider == m.Spec.ProviderSpec.CloudProvider {
 			all[other.Spec.ProviderID] = true
@@ -194,13 +149,8 @@ func (c *common) known(ctx context.Context, m *v1alpha1.Machine, account string)
 // shows tells for each of the servers whether it is there. One list, or its error, serves all looks within one Poll.
 func (c *common) shows(ctx context.Context, p machine.Provider, m *v1alpha1.Machine, account string,
 	known []string) (map[string]bool, error) {
-	c.absent.mu.Lock()
-	last := c.absent.shown[account]
-	if last == nil {
-		last = &shown{}
-		c.absent.shown[account] = last
-	}
-	c.absent.mu.Unlock()
+	stored, _ := c.absent.looks.LoadOrStore(account, &look{})
+	last := stored.(*look)
 	last.mu.Lock()
 	defer last.mu.Unlock()
 	now := c.clock.Now()

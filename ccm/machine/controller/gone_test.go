@@ -48,6 +48,22 @@ func (w *world) passFor(d time.Duration) {
 	}
 }
 
+// passTimes passes n times.
+func (w *world) passTimes(n int) {
+	w.Helper()
+	for range n {
+		w.pass()
+	}
+}
+
+// expectNothing fails the test if a Machine or a server is left.
+func (w *world) expectNothing(when string) {
+	w.Helper()
+	if left := len(w.machines()) + len(w.servers()); left > 0 {
+		w.Errorf("%s: something is left:\n%s", when, w.state())
+	}
+}
+
 // silence makes the kubelets of all Nodes silent, or lets them speak again.
 func (w *world) silence(silent bool) {
 	w.Helper()
@@ -187,9 +203,7 @@ func TestAnEmptyListAtADeletionLeaksNothing(t *testing.T) {
 		w.passFor(time.Minute)
 		w.setHook(nil)
 		w.settle()
-		if left := len(w.machines()) + len(w.servers()); left > 0 {
-			t.Errorf("%s: something is left:\n%s", name, w.state())
-		}
+		w.expectNothing(name)
 	}
 }
 
@@ -205,9 +219,7 @@ func TestARestoredMachineThatIsDeletedAtOnceLeaksNothing(t *testing.T) {
 		w.passFor(time.Minute)
 		w.setHook(nil)
 		w.settle()
-		if left := len(w.machines()) + len(w.servers()); left > 0 {
-			t.Errorf("something is left:\n%s", w.state())
-		}
+		w.expectNothing("at the end")
 	}
 }
 
@@ -238,9 +250,7 @@ func TestAChangedPrefixDoesNotHideAServerWithoutItsLabel(t *testing.T) {
 	w.broken[s.Name] = true
 	w.kubelets(t.Context())
 	w.changed()
-	for range 10 {
-		w.pass()
-	}
+	w.passTimes(10)
 	if after := names(w); !slices.Equal(before, after) || len(w.servers()) != 3 {
 		t.Errorf("Machines %v, want %v; %d servers", after, before, len(w.servers()))
 	}
@@ -341,8 +351,7 @@ func TestAnOldStatusReplacesNoMachineWhoseNodeIsReady(t *testing.T) {
 	w := pool(t, 2)
 	before := names(w)
 	w.broken[w.nodes()[0].Name] = true
-	w.pass()
-	w.pass()
+	w.passTimes(2)
 	w.clock.Step(time.Minute)
 	w.silence(false)
 	set := w.sets()[0]
@@ -359,8 +368,7 @@ func TestAFailedMachineIsTriedAgainInPausesThatDouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.must(w.create(t.Context(), deployment(1, "not-yet-offered")))
-	w.pass()
-	w.pass()
+	w.passTimes(2)
 	made := w.machines()[0]
 	if made.Status.Phase != v1alpha1.PhaseFailed {
 		t.Fatalf("the phase is %s, want Failed", made.Status.Phase)

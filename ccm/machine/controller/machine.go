@@ -179,16 +179,11 @@ func (r *machines) adopt(ctx context.Context, p machine.Provider, m *v1alpha1.Ma
 
 // patch writes the metadata and the spec of a Machine if they differ from before. It keeps the status in memory.
 func (r *machines) patch(ctx context.Context, m, before *v1alpha1.Machine) error {
-	if equality.Semantic.DeepEqual(before.ObjectMeta, m.ObjectMeta) && equality.Semantic.DeepEqual(before.Spec, m.Spec) {
-		return nil
-	}
-	status := m.Status.DeepCopy()
-	// With the version: what was decided from a state of the Machine must not be written to another one.
-	if err := r.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("cannot write the Machine: %w", err)
-	}
-	m.Status = *status
-	return nil
+	status := *m.Status.DeepCopy()
+	before.Status = status
+	err := r.write(ctx, m, before, "write the Machine")
+	m.Status = status
+	return err
 }
 
 // create makes the server.
@@ -205,11 +200,7 @@ func (r *machines) create(ctx context.Context, p machine.Provider, m *v1alpha1.M
 	if err != nil {
 		return nil, err
 	}
-	before := m.DeepCopy()
-	if err := r.keep(ctx, p, m); err != nil {
-		return nil, err
-	}
-	if err := r.patch(ctx, m, before); err != nil {
+	if err := r.keep(ctx, p, m, ""); err != nil {
 		return nil, err
 	}
 	made, err := p.Create(ctx, m, &machine.Data{Client: r.Client}, data)
@@ -220,15 +211,17 @@ func (r *machines) create(ctx context.Context, p machine.Provider, m *v1alpha1.M
 	return made, nil
 }
 
-// keep gives a Machine that has a server, or is about to have one, what it must have until the server is gone.
-func (r *machines) keep(ctx context.Context, p machine.Provider, m *v1alpha1.Machine) error {
+// keep gives a Machine that has a server, or is about to have one without a provider ID yet, what it must have until the server is gone.
+func (r *machines) keep(ctx context.Context, p machine.Provider, m *v1alpha1.Machine, providerID string) error {
+	before := m.DeepCopy()
+	m.Spec.ProviderID = providerID
 	account, err := p.Account(ctx, m.Spec)
 	if err != nil {
 		return err
 	}
 	controllerutil.AddFinalizer(m, finalizer)
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotationAccount, account)
-	return nil
+	return r.patch(ctx, m, before)
 }
 
 // missing is called when the cloud does not show a server which the Machine had.
@@ -253,12 +246,7 @@ func (r *machines) missing(ctx context.Context, m *v1alpha1.Machine, v gone.Find
 
 // observe writes what the server and its Node are.
 func (r *machines) observe(ctx context.Context, p machine.Provider, m *v1alpha1.Machine, found machine.Instance) (ctrl.Result, error) {
-	before := m.DeepCopy()
-	m.Spec.ProviderID = found.ProviderID()
-	if err := r.keep(ctx, p, m); err != nil {
-		return ctrl.Result{}, err
-	}
-	if err := r.patch(ctx, m, before); err != nil {
+	if err := r.keep(ctx, p, m, found.ProviderID()); err != nil {
 		return ctrl.Result{}, err
 	}
 	m.Status.Addresses, m.Status.FailureReason = found.Addresses(), ""
@@ -352,13 +340,13 @@ func (r *machines) delete(ctx context.Context, p machine.Provider, m *v1alpha1.M
 		end = v.Evidence
 	case err != nil:
 		if errors.Is(err, machine.ErrRemovalUnknown) {
-			r.asked(m)
+			r.absent.asked.Store(m.UID, true)
 		}
 		return ctrl.Result{}, err
 	case !removed:
 		return ctrl.Result{RequeueAfter: r.Poll}, nil
 	}
-	r.asked(m) // should the Machine not be written now, its server is not looked for
+	r.absent.asked.Store(m.UID, true) // should the Machine not be written now, its server is not looked for
 	if node != nil {
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, node, client.Preconditions{UID: &node.UID})); err != nil {
 			return ctrl.Result{}, fmt.Errorf("cannot delete Node %s: %w", node.Name, err)
@@ -371,7 +359,8 @@ func (r *machines) delete(ctx context.Context, p machine.Provider, m *v1alpha1.M
 	if err := client.IgnoreNotFound(r.patch(ctx, m, before)); err != nil {
 		return ctrl.Result{}, err
 	}
-	r.forgetAll(m)
+	r.absent.since.Delete(m.UID)
+	r.absent.asked.Delete(m.UID)
 	return ctrl.Result{}, nil
 }
 

@@ -88,16 +88,11 @@ func revision(s *v1alpha1.MachineSet) int {
 // currentSet returns the MachineSet that is made from the template, or nil.
 func currentSet(d *v1alpha1.MachineDeployment, sets []*v1alpha1.MachineSet) *v1alpha1.MachineSet {
 	for _, s := range slices.Backward(sets) {
-		if sameTemplate(d.Spec.Template, s.Spec.Template) {
+		if reflect.DeepEqual(plain(d.Spec.Template), plain(s.Spec.Template)) {
 			return s
 		}
 	}
 	return nil
-}
-
-// sameTemplate reports whether Machines of both templates are the same, apart from the label of the template.
-func sameTemplate(a, b v1alpha1.MachineTemplate) bool {
-	return reflect.DeepEqual(plain(a), plain(b))
 }
 
 // plain returns a template as JSON has it, without the label of the template: the order and the form of what the provider reads do
@@ -206,17 +201,11 @@ func (r *machineDeployments) adjust(ctx context.Context, d *v1alpha1.MachineDepl
 	s.Spec.Replicas = new(int32(n))
 	s.Spec.MinReadySeconds, s.Spec.DeletePolicy, s.Spec.HealthCheck = d.Spec.MinReadySeconds, d.Spec.DeletePolicy, d.Spec.HealthCheck
 	metav1.SetMetaDataAnnotation(&s.ObjectMeta, annotationRevision, strconv.Itoa(revision))
-	if equality.Semantic.DeepEqual(before, s) {
-		return nil
-	}
 	if replicas(before.Spec.Replicas) != n {
 		r.events.Eventf(d, s, corev1.EventTypeNormal, "ScaledMachineSet", "Roll", "MachineSet %s: %d Machines (before: %d)", s.Name, n,
 			replicas(before.Spec.Replicas))
 	}
-	if err := r.Patch(ctx, s, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("cannot write the MachineSet %s: %w", s.Name, err)
-	}
-	return nil
+	return r.write(ctx, s, before, "write the MachineSet "+s.Name)
 }
 
 // forget deletes the oldest MachineSets without Machines, except for those that are kept so that a template can come back.

@@ -87,8 +87,8 @@ func (r *machineSets) machinesOf(ctx context.Context, set *v1alpha1.MachineSet) 
 			if err := controllerutil.SetControllerReference(set, m, r.Scheme()); err != nil {
 				return nil, err
 			}
-			if err := r.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-				return nil, fmt.Errorf("cannot take the Machine %s: %w", m.Name, err)
+			if err := r.write(ctx, m, before, "take the Machine "+m.Name); err != nil {
+				return nil, err
 			}
 		}
 		own = append(own, m)

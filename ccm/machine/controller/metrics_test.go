@@ -70,9 +70,7 @@ func TestMetricsCountMachines(t *testing.T) {
 
 // TestAServerThatOutlivesItsMachineIsShown is not parallel: all processes of a test binary share the metrics.
 func TestAServerThatOutlivesItsMachineIsShown(t *testing.T) {
-	w := newWorld(t)
-	w.must(w.create(t.Context(), deployment(2, "cx23")))
-	w.settle()
+	w := pool(t, 2)
 	lost := &w.machines()[0]
 	w.must(w.objects.Patch(t.Context(), lost, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	w.must(w.objects.Delete(t.Context(), lost))

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,16 +29,9 @@ func (c *common) node(ctx context.Context, m *v1alpha1.Machine) (*corev1.Node, e
 		return nil, nil
 	}
 	// A machine that has registered again under another name has two: the one that is ready counts.
-	slices.SortFunc(list.Items, func(a, b corev1.Node) int {
-		if nodeinfo.IsReady(&a) != nodeinfo.IsReady(&b) {
-			if nodeinfo.IsReady(&a) {
-				return -1
-			}
-			return 1
-		}
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
-	return &list.Items[0], nil
+	slices.SortFunc(list.Items, func(a, b corev1.Node) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	ready := slices.IndexFunc(list.Items, func(n corev1.Node) bool { return nodeinfo.IsReady(&n) })
+	return &list.Items[max(ready, 0)], nil
 }
 
 // markNode gives a Node the labels and annotations of its Machine. It gives it the taints once, when it joins.
@@ -56,14 +48,7 @@ func (r *machines) markNode(ctx context.Context, m *v1alpha1.Machine, node *core
 			}
 		}
 	}
-	if equality.Semantic.DeepEqual(before, node) {
-		return nil
-	}
-	// Others write taints, too: with the version, none of theirs is lost.
-	if err := r.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("cannot write Node %s: %w", node.Name, err)
-	}
-	return nil
+	return r.write(ctx, node, before, "write Node "+node.Name)
 }
 
 // showNode writes the Node into the Machine's status.

@@ -143,11 +143,7 @@ func (p *provider) servers(ctx context.Context, m *v1alpha1.Machine) (own []*hcl
 		return nil, nil, s, err
 	}
 	id := serverID(m.Spec.ProviderID)
-	for _, server := range all {
-		if server.Name == m.Name || server.ID == id {
-			own = append(own, server)
-		}
-	}
+	own = slices.DeleteFunc(all, func(s *hcloud.Server) bool { return s.Name != m.Name && s.ID != id })
 	if len(own) > 0 || id == 0 {
 		return own, c, s, nil
 	}
@@ -219,10 +215,7 @@ func (p *provider) providerID(id int64) string { return p.prefix + strconv.Forma
 
 // serverID returns the ID in a provider ID, whichever of the prefixes it has; 0 if it is another cloud's.
 func serverID(providerID string) int64 {
-	id, err := nodeinfo.ParseProviderID(providerID)
-	if err != nil {
-		return 0
-	}
+	id, _ := nodeinfo.ParseProviderID(providerID)
 	return id
 }
 
@@ -474,16 +467,12 @@ func (p *provider) MigrateUID(ctx context.Context, m *v1alpha1.Machine, newUID t
 
 // SetMetricsForMachines implements [machine.Provider].
 func (p *provider) SetMetricsForMachines(list v1alpha1.MachineList) error {
-	counts := map[[2]string]float64{}
+	machines.Reset()
 	var errs []error
 	for i := range list.Items {
 		values, err := p.MachineMetricsLabels(&list.Items[i])
 		errs = append(errs, err)
-		counts[[2]string{values["size"], values["location"]}]++
-	}
-	machines.Reset()
-	for key, n := range counts {
-		machines.WithLabelValues(key[0], key[1]).Set(n)
+		machines.WithLabelValues(values["size"], values["location"]).Inc()
 	}
 	return errors.Join(errs...)
 }
@@ -514,16 +503,13 @@ func (i *instance) Addresses() (all []corev1.NodeAddress) {
 	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: i.Server.Name})
 }
 
+// statuses are those of servers, as the machine controller names them.
+var statuses = map[hcloud.ServerStatus]machine.Status{
+	hcloud.ServerStatusInitializing: machine.StatusCreating, hcloud.ServerStatusStarting: machine.StatusCreating,
+	hcloud.ServerStatusOff: machine.StatusStopped, hcloud.ServerStatusStopping: machine.StatusStopped,
+	hcloud.ServerStatusRunning: machine.StatusRunning, hcloud.ServerStatusDeleting: machine.StatusDeleting,
+}
+
 func (i *instance) Status() machine.Status {
-	switch i.Server.Status {
-	case hcloud.ServerStatusInitializing, hcloud.ServerStatusStarting:
-		return machine.StatusCreating
-	case hcloud.ServerStatusRunning:
-		return machine.StatusRunning
-	case hcloud.ServerStatusOff, hcloud.ServerStatusStopping:
-		return machine.StatusStopped
-	case hcloud.ServerStatusDeleting:
-		return machine.StatusDeleting
-	}
-	return machine.StatusUnknown
+	return cmp.Or(statuses[i.Server.Status], machine.StatusUnknown)
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
@@ -26,27 +25,23 @@ const (
 func decode(raw json.RawMessage, kind string) (any, error) {
 	switch kind {
 	case "load_balancer":
-		var s schema.LoadBalancer
-		err := json.Unmarshal(raw, &s)
-		return hcloud.LoadBalancerFromSchema(s), err
+		return decodeWith(raw, hcloud.LoadBalancerFromSchema)
 	case "server":
-		var s schema.Server
-		err := json.Unmarshal(raw, &s)
-		return hcloud.ServerFromSchema(s), err
+		return decodeWith(raw, hcloud.ServerFromSchema)
 	case "network":
-		var s schema.Network
-		err := json.Unmarshal(raw, &s)
-		return hcloud.NetworkFromSchema(s), err
+		return decodeWith(raw, hcloud.NetworkFromSchema)
 	case "certificate":
-		var s schema.Certificate
-		err := json.Unmarshal(raw, &s)
-		return hcloud.CertificateFromSchema(s), err
+		return decodeWith(raw, hcloud.CertificateFromSchema)
 	case "action":
-		var s schema.Action
-		err := json.Unmarshal(raw, &s)
-		return hcloud.ActionFromSchema(s), err
+		return decodeWith(raw, hcloud.ActionFromSchema)
 	}
 	return nil, nil
+}
+
+func decodeWith[S, T any](raw json.RawMessage, from func(S) T) (any, error) {
+	var s S
+	err := json.Unmarshal(raw, &s)
+	return from(s), err
 }
 
 func (g *guard) serverNamed(name string) *hcloud.Server {
@@ -105,13 +100,10 @@ func (g *guard) owned(s *corev1.Service) []*hcloud.LoadBalancer {
 	return g.ownedLocked(s)
 }
 
-func (g *guard) ownedLocked(s *corev1.Service) (all []*hcloud.LoadBalancer) {
-	for _, lb := range g.sortedLBs() {
-		if lb.Labels[uidLabel] == string(s.UID) || isGuest(lb, s) {
-			all = append(all, lb)
-		}
-	}
-	return all
+func (g *guard) ownedLocked(s *corev1.Service) []*hcloud.LoadBalancer {
+	return slices.DeleteFunc(g.sortedLBs(), func(lb *hcloud.LoadBalancer) bool {
+		return lb.Labels[uidLabel] != string(s.UID) && !isGuest(lb, s)
+	})
 }
 
 // ownerOf returns the Service whose label the load balancer has, or nil.
@@ -141,13 +133,8 @@ func isGuest(lb *hcloud.LoadBalancer, s *corev1.Service) bool {
 }
 
 // guestsOf returns the Services that share the load balancer, except for its owner.
-func (g *guard) guestsOf(lb *hcloud.LoadBalancer) (guests []*corev1.Service) {
-	for _, s := range g.world.kube.services() {
-		if isGuest(lb, s) {
-			guests = append(guests, s)
-		}
-	}
-	return guests
+func (g *guard) guestsOf(lb *hcloud.LoadBalancer) []*corev1.Service {
+	return slices.DeleteFunc(g.world.kube.services(), func(s *corev1.Service) bool { return !isGuest(lb, s) })
 }
 
 // byGuest reports whether a guest has recorded the port.

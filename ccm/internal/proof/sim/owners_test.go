@@ -3,13 +3,13 @@
 package sim
 
 import (
-	"maps"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
@@ -127,20 +127,7 @@ func (w *world) mistakeClusterID(n int) {
 	w.withService([]string{"a", "b", "c"}[n/3%3], w.kube.deleteService)
 	w.pass(time.Duration(1+n%8)*time.Minute, 0)
 	w.current.die()
-	for _, lb := range w.guard.loadBalancers() {
-		if id := lb.Labels[clusterLabel]; id != "" && id != right {
-			_, _, err := w.api.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: relabelled(lb.Labels, right)})
-			w.try(err)
-		}
-	}
-	certs, err := w.api.Certificate.All(ctx)
-	must(err)
-	for _, c := range certs {
-		if id := c.Labels[clusterLabel]; id != "" && id != right {
-			_, _, err := w.api.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: relabelled(c.Labels, right)})
-			w.try(err)
-		}
-	}
+	w.relabel(right, func(l labels.Set, _ bool) bool { return l[clusterLabel] != "" && l[clusterLabel] != right })
 	w.clusterID = right
 	w.restart()
 }
@@ -150,10 +137,23 @@ func (w *world) isCopied() bool {
 	return slices.ContainsFunc(w.kube.services(), func(s *corev1.Service) bool { return len(w.guard.owned(s)) > 1 })
 }
 
-func relabelled(labels map[string]string, id string) map[string]string {
-	labels = maps.Clone(labels)
-	labels[clusterLabel] = id
-	return labels
+// relabel gives some of the load balancers and certificates to the cluster with an ID, as a person does.
+func (w *world) relabel(id string, which func(l labels.Set, used bool) bool) {
+	mark := labels.Set{clusterLabel: id}
+	for _, lb := range w.guard.loadBalancers() {
+		if which(lb.Labels, false) {
+			_, _, err := w.api.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: labels.Merge(lb.Labels, mark)})
+			w.try(err)
+		}
+	}
+	certs, err := w.api.Certificate.All(ctx)
+	must(err)
+	for _, c := range certs {
+		if which(c.Labels, len(c.UsedBy) > 0) {
+			_, _, err := w.api.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: labels.Merge(c.Labels, mark)})
+			w.try(err)
+		}
+	}
 }
 
 // emptyLists makes the API answer for some minutes that there are no load balancers, and deletes a Service meanwhile. A load balancer that

@@ -423,6 +423,7 @@ func quietStatus(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 }
 
 func (g *guard) quietNodes() error {
+	servers := slices.Collect(maps.Values(g.servers))
 	for _, n := range g.world.kube.nodes() {
 		server := g.servers[serverIDOf(n)]
 		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -432,7 +433,7 @@ func (g *guard) quietNodes() error {
 			return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 		}
 		switch {
-		case n.Spec.ProviderID == "" && !slices.ContainsFunc(g.sortedServers(), func(s *hcloud.Server) bool { return s.Name == n.Name }):
+		case n.Spec.ProviderID == "" && !slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return s.Name == n.Name }):
 		case server == nil:
 			return fmt.Errorf("Node %s: it has no server (provider ID %q)", n.Name, n.Spec.ProviderID)
 		case tainted(cloudproviderapi.TaintExternalCloudProvider):
@@ -451,13 +452,6 @@ func (g *guard) quietNodes() error {
 
 func showsInternal(n *corev1.Node, ip string) bool {
 	return ip == "" || slices.Contains(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
-}
-
-func (g *guard) sortedServers() (all []*hcloud.Server) {
-	for _, s := range g.servers {
-		all = append(all, s)
-	}
-	return all
 }
 
 func (g *guard) quietRoutes() error {
@@ -485,10 +479,11 @@ func (g *guard) quietRoutes() error {
 			}
 		}
 	}
+	servers := slices.Collect(maps.Values(g.servers))
 	for _, r := range network.Routes {
 		to, has := r.Destination.String(), func(s *hcloud.Server) bool { return privateIP(s, network) == r.Gateway.String() }
 		ours := g.world.podRange.Contains(netip.AddrFrom4([4]byte(r.Destination.IP.To4())))
-		if ours && (!possible[to] || attached[to] && !slices.ContainsFunc(g.sortedServers(), has)) {
+		if ours && (!possible[to] || attached[to] && !slices.ContainsFunc(servers, has)) {
 			return fmt.Errorf("the route %s via %s belongs to no Node", to, r.Gateway)
 		}
 	}

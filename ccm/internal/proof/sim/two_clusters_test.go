@@ -12,6 +12,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
@@ -83,20 +84,10 @@ func (w *world) twoClusters(n, m int) {
 	if w.crash != nil || !w.guard.ok() || w.guard.network() == nil {
 		return
 	}
-	for _, lb := range w.guard.loadBalancers() {
-		if lb.Labels[clusterLabel] == "" && lb.Labels[plan.LabelClusterUID] != "" { // it has no owner that would do it
-			_, _, err := w.api.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: relabelled(lb.Labels, w.clusterID)})
-			w.try(err)
-		}
-	}
-	certs, err := w.api.Certificate.All(ctx)
-	must(err)
-	for _, c := range certs {
-		if c.Labels[clusterLabel] == "" && c.Labels[plan.LabelClusterUID] != "" && len(c.UsedBy) == 0 { // it is left, and nobody uses it
-			_, _, err := w.api.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: relabelled(c.Labels, w.clusterID)})
-			w.try(err)
-		}
-	}
+	// What has no owner that would do it, and nobody uses.
+	w.relabel(w.clusterID, func(l labels.Set, used bool) bool {
+		return l[clusterLabel] == "" && l[plan.LabelClusterUID] != "" && !used
+	})
 	s := w.startSecond()
 	s.putService("a", managed, 1)
 	s.putService("b", n%4, m)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
@@ -289,23 +289,23 @@ func isExcluded(n *corev1.Node) bool {
 }
 
 func excludeNode(w *world, who string, _, _ int) {
-	n := w.kube.node(who)
-	if n == nil {
-		return
+	if n := w.kube.node(who); n != nil {
+		w.exclude(n)
 	}
+}
+
+// exclude keeps Nodes out of load balancers, or no longer those that are excluded. A person cordons them, too.
+func (w *world) exclude(nodes ...*corev1.Node) {
 	w.guard.nodesChange()
-	if isExcluded(n) {
-		delete(n.Labels, corev1.LabelNodeExcludeBalancers)
-	} else {
-		n.Labels = maps.Clone(n.Labels)
-		if n.Labels == nil {
-			n.Labels = map[string]string{}
+	for _, n := range nodes {
+		excluded := isExcluded(n)
+		if n.Labels = labels.Merge(n.Labels, labels.Set{corev1.LabelNodeExcludeBalancers: ""}); excluded {
+			delete(n.Labels, corev1.LabelNodeExcludeBalancers)
 		}
-		n.Labels[corev1.LabelNodeExcludeBalancers] = ""
+		n.Spec.Unschedulable = !excluded
+		must(w.kube.Update(nodesResource, n, ""))
 	}
-	n.Spec.Unschedulable = isExcluded(n) // a person cordons it, too
-	must(w.kube.Update(nodesResource, n, ""))
-	w.guard.nodesChange() // one target less is wanted now
+	w.guard.nodesChange() // there are other targets to want now
 }
 
 // splitPool excludes every second Node, so that a switch has something to switch to.
@@ -318,24 +318,7 @@ func (w *world) splitPool() {
 }
 
 // switchPool exchanges the Nodes that are excluded and those that are not.
-func switchPool(w *world, _ string, _, _ int) {
-	w.guard.nodesChange()
-	for _, n := range w.kube.nodes() {
-		excluded := isExcluded(n)
-		n.Labels = maps.Clone(n.Labels)
-		if n.Labels == nil {
-			n.Labels = map[string]string{}
-		}
-		if excluded {
-			delete(n.Labels, corev1.LabelNodeExcludeBalancers)
-		} else {
-			n.Labels[corev1.LabelNodeExcludeBalancers] = ""
-		}
-		n.Spec.Unschedulable = !excluded
-		must(w.kube.Update(nodesResource, n, ""))
-	}
-	w.guard.nodesChange()
-}
+func switchPool(w *world, _ string, _, _ int) { w.exclude(w.kube.nodes()...) }
 
 func (w *world) withServer(name string, do func(*hcloud.Server) error) {
 	if s := w.guard.serverNamed(name); s != nil {
