@@ -52,9 +52,7 @@ func TestEventsAreStreamed(t *testing.T) {
 	}
 	next(`"type":"existing"`)
 	next(`"type":"synced"`)
-	if _, err := c.Client().SSHKey.Delete(t.Context(), one); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Client().SSHKey.Delete(t.Context(), one))(t)
 	next(`"type":"deleted"`)
 	two := c.createKey(t, "two")
 	next(`"name":"two"`)
@@ -103,8 +101,7 @@ func TestServerSentEvents(t *testing.T) {
 
 func TestEventsCanBeAwaited(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
+	c := newCloud(t, fakecloud.Options{})
 	sub := c.Subscribe()
 	defer sub.Close()
 	key := controlled{Cloud: c}.createKey(t, "one")
@@ -133,9 +130,7 @@ func TestAnEventShowsTheStateRightAfterIt(t *testing.T) {
 	if line := nextLine(t, overHTTP); !strings.Contains(line, `"synced"`) {
 		t.Fatalf("first line %s, want synced", line)
 	}
-	created, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
-		Name: "one", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
-	})
+	created, _, err := c.Client().Server.Create(t.Context(), serverOpts("one"))
 	check(t, err)
 	if _, _, err := c.Client().Server.Poweroff(t.Context(), created.Server); err != nil {
 		t.Fatal(err)

@@ -24,8 +24,7 @@ type incident struct {
 
 func startIncident(t *testing.T, o fakecloud.Options) *incident {
 	t.Helper()
-	c := fakecloud.New(o)
-	t.Cleanup(c.Close)
+	c := newCloud(t, o)
 	check(t, c.SetSpeed(t.Context(), 0))
 	endpoint, err := c.Start(t.Context(), "")
 	check(t, err)

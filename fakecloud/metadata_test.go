@@ -161,8 +161,7 @@ func TestMetadataIsOnlyForServersAndKnownPaths(t *testing.T) {
 
 func TestTheRoutedNetworkDecidesWhichOfSeveralServersHasAnAddress(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
+	c := newCloud(t, fakecloud.Options{})
 	_, staging, err := c.AddProject(t.Context(), "staging", "")
 	check(t, err)
 	seed := func(token, name string) {
@@ -190,8 +189,7 @@ func TestTheRoutedNetworkDecidesWhichOfSeveralServersHasAnAddress(t *testing.T) 
 
 func TestHcloudGosMetadataClientReadsIt(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{PublicIPv4: netip.MustParsePrefix("127.77.0.0/16")})
-	t.Cleanup(c.Close)
+	c := newCloud(t, fakecloud.Options{PublicIPv4: netip.MustParsePrefix("127.77.0.0/16")})
 	url, err := c.StartMetadata(t.Context(), "127.0.0.1:0")
 	check(t, err)
 	result, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
@@ -234,8 +232,7 @@ func TestHcloudGosMetadataClientReadsIt(t *testing.T) {
 
 func TestErrorsOfStartMetadata(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
+	c := newCloud(t, fakecloud.Options{})
 	if _, err := c.StartMetadata(t.Context(), "no-port"); err == nil || !strings.Contains(err.Error(), "must be host:port") {
 		t.Errorf("%v", err)
 	}

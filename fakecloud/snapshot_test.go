@@ -21,9 +21,7 @@ func TestALoadedCloudGoesOn(t *testing.T) {
 	ctx := t.Context()
 	original := preparedCloud(t, 5, fakecloud.Options{RandomSeed: 1, RateLimit: 1000})
 	rule := fault.Rule{Operation: "get_ssh_key", Probability: 0.5, Seed: 3, Effect: fault.APIError("forbidden")}
-	if _, err := original.Faults().Add(ctx, rule); err != nil {
-		t.Fatal(err)
-	}
+	must(original.Faults().Add(ctx, rule))(t)
 	for range 7 {
 		_, _, _ = original.Client().SSHKey.GetByID(ctx, 1) // the rule takes some of these
 	}
@@ -62,8 +60,7 @@ func TestALoadedCloudGoesOn(t *testing.T) {
 func TestTheAutomaticProjectsOfASnapshot(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	c := fakecloud.New(fakecloud.Options{AutoProjects: true})
-	defer c.Close()
+	c := newCloud(t, fakecloud.Options{AutoProjects: true})
 	addKey(t, c, "job-1")
 	var text bytes.Buffer
 	check(t, c.Save(ctx, &text))
