@@ -250,12 +250,7 @@ func (c *Cloud) Projects(context.Context) ([]Project, error) {
 // AddProject creates a project and a token for it. If token is empty, it makes one. It returns both. Projects see
 // nothing of each other. It returns an error if a project of that name exists, or if the token is another project's.
 func (c *Cloud) AddProject(_ context.Context, name, token string) (id int64, newToken string, err error) {
-	p, err := c.controller.AddProject(name)
-	if err != nil {
-		return 0, "", err
-	}
-	newToken, err = c.controller.AddToken(p.ID(), token, false)
-	return p.ID(), newToken, err
+	return c.controller.AddProject(name, token)
 }
 
 // ResetProject is Reset for one project. Of the fault rules and the journal, it removes the rules that select the project by its id,

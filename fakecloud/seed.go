@@ -68,15 +68,14 @@ func (c *Cloud) checkFields(ctx context.Context, docs []seed.Document) error {
 	return errors.Join(errs...)
 }
 
-func (c *Cloud) seedProject(ctx context.Context, doc seed.Document) (int, error) {
+func (c *Cloud) seedProject(ctx context.Context, doc seed.Document) (_ int, err error) {
+	var token string
 	project, ok := c.controller.Project(doc.Project)
-	if !ok {
-		var err error
-		if project, err = c.controller.AddProject(doc.Project); err != nil {
-			return 0, err
-		}
+	if ok {
+		token, err = c.controller.AddToken(project.ID(), "", false)
+	} else if _, token, err = c.controller.AddProject(doc.Project, ""); err == nil {
+		project, err = c.controller.TokenProject(token)
 	}
-	token, err := c.controller.AddToken(project.ID(), "", false)
 	if err != nil {
 		return 0, err
 	}

@@ -469,6 +469,9 @@ func TestSettingsAndStateAreTheSame(t *testing.T) {
 		_, err := c.Start(ctx, "")
 		ok(t, err)
 		ok(t, r.Ready(ctx))
+		if _, _, err := r.AddProject(ctx, "other", c.Token()); err == nil || !strings.Contains(err.Error(), "exists already") {
+			t.Errorf("a project with the token of another one: %v", err)
+		}
 		if l := must[[]fakecloud.Project](t)(r.Projects(ctx)); len(l) != 1 || l[0].ID != fakecloud.DefaultProject {
 			t.Errorf("%+v", l)
 		}

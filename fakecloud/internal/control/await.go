@@ -101,12 +101,9 @@ func awaitFault(c *Controller, r *http.Request) (any, error) {
 		return err
 	})
 	if errors.Is(err, fault.ErrNotFound) {
-		return nil, noFault(r)
+		err = noFault(r)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"fault": st}, nil
+	return map[string]any{"fault": st}, err
 }
 
 func awaitIdle(c *Controller, r *http.Request) (any, error) {

@@ -137,10 +137,7 @@ func listFaults(c *Controller, r *http.Request) (any, error) {
 
 func addFault(c *Controller, r *http.Request, rule fault.Rule) (any, error) {
 	rule, err := c.API.Faults().Add(r.Context(), rule)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"fault": fault.Status{Rule: rule}}, nil
+	return map[string]any{"fault": fault.Status{Rule: rule}}, err
 }
 
 func getFault(c *Controller, r *http.Request) (any, error) {
@@ -148,10 +145,7 @@ func getFault(c *Controller, r *http.Request) (any, error) {
 	if err == nil && !ok {
 		err = noFault(r)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"fault": st}, nil
+	return map[string]any{"fault": st}, err
 }
 
 func noFault(r *http.Request) error {
