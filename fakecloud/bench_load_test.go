@@ -104,7 +104,6 @@ func residentBytes(b *testing.B) int {
 	if err != nil {
 		b.Skip("the resident memory is read from /proc")
 	}
-	pages, err := strconv.Atoi(string(bytes.Fields(text)[1]))
-	check(b, err)
+	pages := must(strconv.Atoi(string(bytes.Fields(text)[1])))(b)
 	return pages * os.Getpagesize()
 }

@@ -27,8 +27,7 @@ type controlled struct {
 func startControlled(t *testing.T, o fakecloud.Options) controlled {
 	t.Helper()
 	c := newCloud(t, o)
-	url, err := c.StartControl(t.Context(), "")
-	check(t, err)
+	url := must(c.StartControl(t.Context(), ""))(t)
 	if url != c.ControlURL() {
 		t.Errorf("ControlURL is %q, StartControl returned %q", c.ControlURL(), url)
 	}
@@ -38,8 +37,7 @@ func startControlled(t *testing.T, o fakecloud.Options) controlled {
 // call sends a request to the control API, checks the status and decodes the answer.
 func (c controlled) call(t *testing.T, method, path, body string, status int) map[string]any {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, c.url+path, strings.NewReader(body))
-	check(t, err)
+	req := must(http.NewRequestWithContext(t.Context(), method, c.url+path, strings.NewReader(body)))(t)
 	if method == "POST" || method == "PUT" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -119,9 +117,7 @@ func TestAnswersOfTheControlAPI(t *testing.T) {
 	c := startControlled(t, fakecloud.Options{Limits: map[string]int{"server": 3}})
 	created, _, err := c.Client().Server.Create(t.Context(), serverOpts("one"))
 	check(t, err)
-	if _, _, err := c.Client().Server.GetByID(t.Context(), created.Server.ID); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.Client().Server.GetByID(t.Context(), created.Server.ID)))
 	usage := fmt.Sprintf("/servers/%d/usage", created.Server.ID)
 	const rule = `{"name": "f", "method": "POST", "first": 1, "effect": {"kind": "api_error", "code": "conflict", "latency": "1ms"}}`
 	for _, tt := range []struct {
@@ -265,11 +261,8 @@ func TestAnswersOfTheControlAPI(t *testing.T) {
 // parts returns the numbers of SSH keys, fault rules and requests in the journal.
 func (c controlled) parts(t *testing.T) (sshKeys, rules, requests int) {
 	t.Helper()
-	list, err := c.Faults().List(t.Context())
-	check(t, err)
-	requests, err = c.Journal().Count(t.Context(), journal.Filter{})
-	check(t, err)
-	return keys(t, c.Cloud), len(list), requests
+	list := must(c.Faults().List(t.Context()))(t)
+	return keys(t, c.Cloud), len(list), must(c.Journal().Count(t.Context(), journal.Filter{}))(t)
 }
 
 func TestReset(t *testing.T) {

@@ -19,11 +19,9 @@ import (
 // lines reads a stream of events line by line.
 func (c controlled) lines(t *testing.T, query, accept string) *bufio.Scanner {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), "GET", c.url+"/events"+query, nil)
-	check(t, err)
+	req := must(http.NewRequestWithContext(t.Context(), "GET", c.url+"/events"+query, nil))(t)
 	req.Header.Set("Accept", accept)
-	resp, err := http.DefaultClient.Do(req)
-	check(t, err)
+	resp := must(http.DefaultClient.Do(req))(t)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	if len(resp.TransferEncoding) > 0 {
 		t.Errorf("the stream is sent in parts (%v), which take three writes each", resp.TransferEncoding)
@@ -56,9 +54,7 @@ func TestEventsAreStreamed(t *testing.T) {
 	next(`"type":"deleted"`)
 	two := c.createKey(t, "two")
 	next(`"name":"two"`)
-	if _, _, err := c.Client().SSHKey.Update(t.Context(), two, hcloud.SSHKeyUpdateOpts{Name: "three"}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.Client().SSHKey.Update(t.Context(), two, hcloud.SSHKeyUpdateOpts{Name: "three"})))
 	next(`"type":"updated"`)
 	c.Close()
 	for s.Scan() {
@@ -132,9 +128,7 @@ func TestAnEventShowsTheStateRightAfterIt(t *testing.T) {
 	}
 	created, _, err := c.Client().Server.Create(t.Context(), serverOpts("one"))
 	check(t, err)
-	if _, _, err := c.Client().Server.Poweroff(t.Context(), created.Server); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.Client().Server.Poweroff(t.Context(), created.Server)))
 	want := []string{"initializing", "starting", "running", "stopping", "off"}
 	// awaitOff returns the different statuses that a listener sees until the server is off.
 	awaitOff := func(next func() string) []string {
@@ -148,8 +142,7 @@ func TestAnEventShowsTheStateRightAfterIt(t *testing.T) {
 	}
 	if got := awaitOff(func() string {
 		for {
-			e, err := inGo.Next(t.Context())
-			check(t, err)
+			e := must(inGo.Next(t.Context()))(t)
 			var server schema.Server
 			if e.Kind != "server" {
 				continue

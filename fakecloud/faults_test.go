@@ -34,8 +34,7 @@ func overBoth(t *testing.T, o fakecloud.Options, test func(t *testing.T, c *fake
 	t.Run("over a connection", func(t *testing.T) {
 		t.Parallel()
 		c := newCloud(t, o)
-		endpoint, err := c.Start(t.Context(), "")
-		check(t, err)
+		endpoint := must(c.Start(t.Context(), ""))(t)
 		transport := &http.Transport{}
 		t.Cleanup(transport.CloseIdleConnections)
 		test(t, c, reach{endpoint, &http.Client{Transport: transport}})
@@ -71,8 +70,7 @@ const createKey = `{"name": "one", "public_key": "` + testKey + `"}`
 // keys returns the number of SSH keys. Fault rules do not see this.
 func keys(t *testing.T, c *fakecloud.Cloud) int {
 	t.Helper()
-	raw, err := c.State(t.Context(), fakecloud.Selection{Kinds: []string{"ssh_key"}})
-	check(t, err)
+	raw := must(c.State(t.Context(), fakecloud.Selection{Kinds: []string{"ssh_key"}}))(t)
 	return strings.Count(string(raw), `"public_key"`)
 }
 
@@ -317,8 +315,7 @@ func TestAnEmptyProject(t *testing.T) {
 	check(t, orderServer(ctx, c, "one"))
 	server, _, err := c.Client().Server.GetByName(ctx, "one")
 	check(t, err)
-	rule, err := c.Faults().Add(ctx, fault.Rule{Resource: "server", Effect: fault.Empty()})
-	check(t, err)
+	rule := must(c.Faults().Add(ctx, fault.Rule{Resource: "server", Effect: fault.Empty()}))(t)
 	if all, err := c.Client().Server.All(ctx); err != nil || len(all) != 0 {
 		t.Errorf("the list has %d servers: %v", len(all), err)
 	}

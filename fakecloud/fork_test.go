@@ -19,8 +19,7 @@ import (
 // stateOf returns all that a cloud shows.
 func stateOf(t *testing.T, c *fakecloud.Cloud) []byte {
 	t.Helper()
-	state, err := c.State(t.Context(), fakecloud.Selection{})
-	check(t, err)
+	state := must(c.State(t.Context(), fakecloud.Selection{}))(t)
 	return state
 }
 
@@ -40,11 +39,13 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
+// did returns the error of a call of hcloud-go.
+func did(_ any, _ *hcloud.Response, err error) error { return err }
+
 // newCloud returns a cloud that ends with the test.
 func newCloud(t testing.TB, o fakecloud.Options) *fakecloud.Cloud {
 	t.Helper()
-	c, err := fakecloud.Open(o)
-	check(t, err)
+	c := must(fakecloud.Open(o))(t)
 	t.Cleanup(c.Close)
 	return c
 }

@@ -22,8 +22,7 @@ import (
 // ask sends a request to the control API.
 func ask(t *testing.T, method, url string, header http.Header) (*http.Response, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	check(t, err)
+	r := must(http.NewRequestWithContext(t.Context(), method, url, nil))(t)
 	r.Header = header
 	return send(t, r)
 }
@@ -31,11 +30,9 @@ func ask(t *testing.T, method, url string, header http.Header) (*http.Response, 
 // send sends a request, and reads the body of its answer.
 func send(t *testing.T, r *http.Request) (*http.Response, string) {
 	t.Helper()
-	resp, err := http.DefaultClient.Do(r)
-	check(t, err)
+	resp := must(http.DefaultClient.Do(r))(t)
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	check(t, err)
+	body := must(io.ReadAll(resp.Body))(t)
 	return resp, string(body)
 }
 
@@ -98,8 +95,7 @@ func TestThePageNamesWhatClientsNeed(t *testing.T) {
 	} {
 		cloud := startControlled(t, fakecloud.Options{AllowedHosts: []string{"cloud.example"}, Tokens: tc.tokens})
 		must(cloud.Start(t.Context(), ""))(t)
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, cloud.url+"/", nil)
-		check(t, err)
+		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, cloud.url+"/", nil))(t)
 		r.Host = tc.host + ":4243"
 		r.Header.Set("Accept", "text/html")
 		_, text := send(t, r)
@@ -169,8 +165,7 @@ func TestThePageUsesTheAPIOfAProject(t *testing.T) {
 		{"the copies of the copy", "GET", "/forks/1/forks", "", nil, "", 200, `/forks/1/forks/1"`},
 		{"the API of the copy for clients", "GET", "/forks/1/v1/servers", "", nil, "", 401, "unauthorized"},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), tc.method, cloud.url+tc.path, strings.NewReader(tc.body))
-		check(t, err)
+		r := must(http.NewRequestWithContext(t.Context(), tc.method, cloud.url+tc.path, strings.NewReader(tc.body)))(t)
 		r.Header, r.Host = tc.header, tc.host
 		resp, body := send(t, r)
 		text := strings.ReplaceAll(strings.ReplaceAll(body, " ", ""), "\n", "")
@@ -199,8 +194,7 @@ func TestMetricsCountWhatClientsDo(t *testing.T) {
 	}
 	_, text := ask(t, "GET", cloud.url+"/metrics", nil)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewBufferString(text))
-	check(t, err)
+	families := must(parser.TextToMetricFamilies(bytes.NewBufferString(text)))(t)
 	values := map[string]float64{}
 	for name, family := range families {
 		for _, m := range family.Metric {
@@ -230,8 +224,7 @@ func TestMetricsCountWhatClientsDo(t *testing.T) {
 			t.Errorf("%s is missing or 0", name)
 		}
 	}
-	dashboard, err := os.ReadFile("grafana.json")
-	check(t, err)
+	dashboard := must(os.ReadFile("grafana.json"))(t)
 	for _, name := range regexp.MustCompile(`(fakecloud|go|process)_[a-z_]+`).FindAllString(string(dashboard), -1) {
 		family := strings.TrimSuffix(name, "_bucket")
 		if families[family] == nil && !strings.Contains(family, "load_balancer") { // the cloud has none

@@ -20,15 +20,13 @@ import (
 // keysOf returns the number of SSH keys that a token sees.
 func keysOf(t *testing.T, c *fakecloud.Cloud, token string) int {
 	t.Helper()
-	all, err := c.Client(hcloud.WithToken(token)).SSHKey.All(t.Context())
-	check(t, err)
+	all := must(c.Client(hcloud.WithToken(token)).SSHKey.All(t.Context()))(t)
 	return len(all)
 }
 
 func addKey(t *testing.T, c *fakecloud.Cloud, token string) {
 	t.Helper()
-	_, _, err := c.Client(hcloud.WithToken(token)).SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "mine", PublicKey: testKey})
-	check(t, err)
+	check(t, did(c.Client(hcloud.WithToken(token)).SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "mine", PublicKey: testKey})))
 }
 
 // Faults, the journal, the rate limit and a reset concern one project each.
@@ -92,8 +90,7 @@ func TestAnUnusedProjectIsForgottenEverywhere(t *testing.T) {
 		ctx := context.Background()
 		c := newCloud(t, fakecloud.Options{AutoProjects: true, ProjectTTL: time.Minute, RateLimit: 10})
 		addKey(t, c, "job-1")
-		p, err := c.TokenProject(ctx, "job-1")
-		check(t, err)
+		p := must(c.TokenProject(ctx, "job-1"))(t)
 		must(c.Faults().Add(ctx, fault.Rule{Project: p.ID, Effect: fault.DropConnection()}))(t)
 		time.Sleep(time.Minute + 6*time.Second)
 		synctest.Wait()

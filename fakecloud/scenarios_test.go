@@ -248,8 +248,7 @@ func TestWhatSomebodyElseChangedStays(t *testing.T) {
 	before := settingsOf(t, c)
 	start := func(text string) int64 {
 		t.Helper()
-		s, err := c.Scenarios().Start(ctx, text)
-		check(t, err)
+		s := must(c.Scenarios().Start(ctx, text))(t)
 		return s.ID
 	}
 	end := func(id int64) {
@@ -298,8 +297,7 @@ func TestAScenarioGoesOnElsewhere(t *testing.T) {
 	check(t, c.Step(ctx, 30*time.Second))
 	var text bytes.Buffer
 	check(t, c.Save(ctx, &text))
-	loaded, err := fakecloud.Load(bytes.NewReader(text.Bytes()), fakecloud.Options{})
-	check(t, err)
+	loaded := must(fakecloud.Load(bytes.NewReader(text.Bytes()), fakecloud.Options{}))(t)
 	check(t, loaded.SetSpeed(ctx, 0))
 	for name, other := range map[string]*fakecloud.Cloud{"fork": c.Fork(), "loaded": loaded} {
 		defer other.Close()

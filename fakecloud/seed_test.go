@@ -17,8 +17,7 @@ import (
 func TestASeedFileCreatesAnInventory(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t, fakecloud.Options{})
-	n, err := c.SeedFile(t.Context(), "testdata/seed.yaml")
-	check(t, err)
+	n := must(c.SeedFile(t.Context(), "testdata/seed.yaml"))(t)
 	if n != 10 {
 		t.Errorf("created %d resources, want 10", n)
 	}

@@ -14,8 +14,7 @@ import (
 func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	c := startControlled(t, fakecloud.Options{})
-	endpoint, err := c.Start(t.Context(), "")
-	check(t, err)
+	endpoint := must(c.Start(t.Context(), ""))(t)
 	s := c.lines(t, "", "")
 	nextLine(t, s)
 	answers := slowRequest(t, c.Cloud, endpoint)
@@ -56,8 +55,7 @@ func slowRequest(t *testing.T, c *fakecloud.Cloud, endpoint string) <-chan answe
 func TestShutdownCutsConnectionsWhenItsContextIsDone(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})
-	endpoint, err := c.Start(t.Context(), "")
-	check(t, err)
+	endpoint := must(c.Start(t.Context(), ""))(t)
 	answers := slowRequest(t, c, endpoint)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

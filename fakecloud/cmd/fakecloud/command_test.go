@@ -76,6 +76,9 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
+// did returns the error of a call of hcloud-go.
+func did(_ any, _ *hcloud.Response, err error) error { return err }
+
 // lockedBuffer is a buffer for concurrent use.
 type lockedBuffer struct {
 	mu  sync.Mutex
@@ -223,9 +226,7 @@ func TestASnapshotStartsAnotherCloud(t *testing.T) {
 	order := func(p running, name string) {
 		t.Helper()
 		opts := hcloud.PlacementGroupCreateOpts{Name: name, Type: hcloud.PlacementGroupTypeSpread}
-		if _, _, err := p.client().PlacementGroup.Create(t.Context(), opts); err != nil {
-			t.Fatal(err)
-		}
+		check(t, did(p.client().PlacementGroup.Create(t.Context(), opts)))
 	}
 	names := func(p running) (all string) {
 		t.Helper()

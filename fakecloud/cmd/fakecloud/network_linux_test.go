@@ -99,10 +99,8 @@ func (c *clusterNetwork) seed() (*hcloud.Network, []*hcloud.Server) {
 			Location: &hcloud.Location{Name: "fsn1"}, UserData: "#cloud-config",
 		})
 		check(c.t, err)
-		if _, _, err = c.client.Server.AttachToNetwork(c.t.Context(), result.Server, hcloud.ServerAttachToNetworkOpts{Network: network,
-			IP: a.Addr().AsSlice()}); err != nil {
-			c.t.Fatal(err)
-		}
+		check(c.t, did(c.client.Server.AttachToNetwork(c.t.Context(), result.Server, hcloud.ServerAttachToNetworkOpts{Network: network,
+			IP: a.Addr().AsSlice()})))
 		servers = append(servers, result.Server)
 	}
 	return network, servers
@@ -116,16 +114,12 @@ func route(node int) hcloud.NetworkRoute {
 
 func (c *clusterNetwork) addRoute(n *hcloud.Network, node int) {
 	c.t.Helper()
-	if _, _, err := c.client.Network.AddRoute(c.t.Context(), n, hcloud.NetworkAddRouteOpts{Route: route(node)}); err != nil {
-		c.t.Fatal(err)
-	}
+	check(c.t, did(c.client.Network.AddRoute(c.t.Context(), n, hcloud.NetworkAddRouteOpts{Route: route(node)})))
 }
 
 func (c *clusterNetwork) deleteRoute(n *hcloud.Network, node int) {
 	c.t.Helper()
-	if _, _, err := c.client.Network.DeleteRoute(c.t.Context(), n, hcloud.NetworkDeleteRouteOpts{Route: route(node)}); err != nil {
-		c.t.Fatal(err)
-	}
+	check(c.t, did(c.client.Network.DeleteRoute(c.t.Context(), n, hcloud.NetworkDeleteRouteOpts{Route: route(node)})))
 }
 
 // await calls f until it returns nil.
@@ -211,9 +205,7 @@ func TestPodsReachEachOtherOnlyOverTheCloudsRoutes(t *testing.T) {
 	c.await("one route deleted", fails(syscall.ENETUNREACH))
 	c.addRoute(network, 1)
 	c.await("both routes again", works)
-	if _, _, err := c.client.Server.DeleteWithResult(t.Context(), servers[1]); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.client.Server.DeleteWithResult(t.Context(), servers[1])))
 	c.await("a route whose gateway is gone", fails(syscall.EHOSTUNREACH))
 }
 
@@ -240,14 +232,10 @@ func TestAFloatingIPLeadsToTheGuestOfTheServerThatHasIt(t *testing.T) {
 	}
 	c.await("new", unreachable)
 	for _, s := range servers {
-		if _, _, err := c.client.FloatingIP.Assign(t.Context(), created.FloatingIP, s); err != nil {
-			t.Fatal(err)
-		}
+		check(t, did(c.client.FloatingIP.Assign(t.Context(), created.FloatingIP, s)))
 		c.await("assigned to "+s.Name, answers(c.host, netip.Addr{}, at, s.Name))
 	}
-	if _, _, err := c.client.FloatingIP.Unassign(t.Context(), created.FloatingIP); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.client.FloatingIP.Unassign(t.Context(), created.FloatingIP)))
 	c.await("unassigned", unreachable)
 }
 
@@ -281,10 +269,8 @@ func TestALoadBalancerHasAddressesOfTheNodesNetwork(t *testing.T) {
 			c.await("an answer through "+at.String(), answers(from, netip.Addr{}, netip.AddrPortFrom(at, 80), cloudAddr.Addr().String()))
 		}
 	}
-	if _, _, err := c.client.LoadBalancer.DetachFromNetwork(t.Context(), lb,
-		hcloud.LoadBalancerDetachFromNetworkOpts{Network: network}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.client.LoadBalancer.DetachFromNetwork(t.Context(), lb,
+		hcloud.LoadBalancerDetachFromNetworkOpts{Network: network})))
 	gone := func(a netip.Addr) func(context.Context) error {
 		return func(context.Context) error {
 			if c.cloud.HasAddress("eth0", a) {
@@ -297,9 +283,7 @@ func TestALoadBalancerHasAddressesOfTheNodesNetwork(t *testing.T) {
 	if !c.cloud.HasAddress("eth0", public) {
 		t.Error("the public address is removed, too")
 	}
-	if _, _, err := c.client.LoadBalancer.DeleteWithResult(t.Context(), lb); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.client.LoadBalancer.DeleteWithResult(t.Context(), lb)))
 	c.await("the public address is removed", gone(public))
 }
 

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
@@ -85,11 +83,11 @@ func listJournal(c *Controller, r *http.Request) (any, error) {
 		return nil, err
 	}
 	count := len(entries)
-	n, err := limitParam(q, count)
+	n, err := numberParam(q, "limit", count)
 	if err != nil {
 		return nil, err
 	}
-	return journalJSON(r, c, entries[count-n:], count)
+	return journalJSON(r, c, entries[max(count-n, 0):], count)
 }
 
 func getExchange(c *Controller, _ *http.Request, seq int64) (any, error) {
@@ -231,21 +229,8 @@ func setProfile(c *Controller, r *http.Request, in struct {
 
 func timeline(c *Controller, r *http.Request) (any, error) {
 	due := c.Cloud.Timeline()
-	n, err := limitParam(r.URL.Query(), len(due))
-	return map[string]any{"time": c.Cloud.Now(), "count": len(due), "timeline": due[:n]}, err
-}
-
-// limitParam returns the parameter limit, at most n.
-func limitParam(q url.Values, n int) (int, error) {
-	text := q.Get("limit")
-	if text == "" {
-		return n, nil
-	}
-	limit, err := strconv.Atoi(text)
-	if err != nil || limit < 0 {
-		return 0, fmt.Errorf("parameter limit=%.64q: must be a number of at least 0", text)
-	}
-	return min(limit, n), nil
+	n, err := numberParam(r.URL.Query(), "limit", len(due))
+	return map[string]any{"time": c.Cloud.Now(), "count": len(due), "timeline": due[:min(n, len(due))]}, err
 }
 
 func resumeActions(c *Controller, _ *http.Request) (any, error) {
