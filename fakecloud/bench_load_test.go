@@ -20,8 +20,7 @@ import (
 // role=web, which selects all.
 func BenchmarkFilter(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
-		c := fakecloud.New(fakecloud.Options{JournalSize: 1})
-		b.Cleanup(c.Close)
+		c := newCloud(b, fakecloud.Options{JournalSize: 1})
 		for i := range n {
 			labels := `"role": "web"`
 			if i < 10 {
@@ -50,8 +49,7 @@ func BenchmarkFilter(b *testing.B) {
 func BenchmarkReset(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("%d servers", n), func(b *testing.B) {
-			c := fakecloud.New(fakecloud.Options{})
-			b.Cleanup(c.Close)
+			c := newCloud(b, fakecloud.Options{})
 			var total time.Duration
 			for range b.N {
 				for i := range n {
@@ -71,13 +69,10 @@ func BenchmarkReset(b *testing.B) {
 func BenchmarkFaultRule(b *testing.B) {
 	for name, rules := range map[string]int{"none": 0, "one": 1} {
 		b.Run(name, func(b *testing.B) {
-			c := fakecloud.New(fakecloud.Options{})
-			b.Cleanup(c.Close)
+			c := newCloud(b, fakecloud.Options{})
 			createServer(b, c, 1)
 			for range rules {
-				if _, err := c.Faults().Add(b.Context(), fault.Rule{Operation: "delete_volume", Effect: fault.LoseAnswer()}); err != nil {
-					b.Fatal(err)
-				}
+				must(c.Faults().Add(b.Context(), fault.Rule{Operation: "delete_volume", Effect: fault.LoseAnswer()}))(b)
 			}
 			serveOne(b, c, apiRequest(b, "GET", "/v1/servers/"+strconv.FormatInt(firstServer(b, c), 10), ""))
 		})
@@ -109,7 +104,6 @@ func residentBytes(b *testing.B) int {
 	if err != nil {
 		b.Skip("the resident memory is read from /proc")
 	}
-	pages, err := strconv.Atoi(string(bytes.Fields(text)[1]))
-	check(b, err)
+	pages := must(strconv.Atoi(string(bytes.Fields(text)[1])))(b)
 	return pages * os.Getpagesize()
 }

@@ -92,8 +92,7 @@ func serveOne(b *testing.B, c *fakecloud.Cloud, r *http.Request) {
 func BenchmarkCreateServers(b *testing.B) {
 	for _, existing := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("after %d", existing), func(b *testing.B) {
-			c := fakecloud.New(fakecloud.Options{})
-			defer c.Close()
+			c := newCloud(b, fakecloud.Options{})
 			for i := range existing {
 				createServer(b, c, i)
 			}
@@ -142,9 +141,7 @@ func dueActions(b *testing.B, subscribe bool) {
 	var create, due time.Duration
 	for b.Loop() {
 		c := fakecloud.New(fakecloud.Options{JournalSize: 1, Actions: "800ms"})
-		if err := c.SetSpeed(b.Context(), 0); err != nil {
-			b.Fatal(err)
-		}
+		check(b, c.SetSpeed(b.Context(), 0))
 		start := cputime.Used()
 		for i := range servers {
 			createServer(b, c, i)
@@ -160,9 +157,7 @@ func dueActions(b *testing.B, subscribe bool) {
 				}
 			}()
 		}
-		if err := c.Step(b.Context(), time.Hour); err != nil {
-			b.Fatal(err)
-		}
+		check(b, c.Step(b.Context(), time.Hour))
 		create += created - start
 		due += cputime.Used() - created
 		c.Close()

@@ -2,6 +2,7 @@ package fakecloud
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -40,6 +41,22 @@ func (c *Cloud) Transport() http.RoundTripper { return InProcess(c.api) }
 // InProcess returns an http.RoundTripper that calls h. Use it for a handler that wraps [Cloud.Handler]; otherwise use
 // [Cloud.Transport].
 func InProcess(h http.Handler) http.RoundTripper { return inProcess{h} }
+
+// send sends a request to a handler within the process. It returns the status and the body of the answer.
+func send(ctx context.Context, h http.Handler, method, path string, header http.Header, body []byte) (int, []byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, inProcessURL+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	r.Header = header
+	resp, err := InProcess(h).RoundTrip(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
 
 type inProcess struct{ handler http.Handler }
 

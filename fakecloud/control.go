@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/catalogue"
@@ -77,18 +77,10 @@ func (c *Cloud) State(ctx context.Context, s Selection) (json.RawMessage, error)
 
 // ask returns the answer of the control API to a GET request.
 func (c *Cloud) ask(ctx context.Context, path string) (json.RawMessage, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, inProcessURL+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := InProcess(c.ControlHandler()).RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", r.URL.Path, body)
+	status, body, err := send(ctx, c.ControlHandler(), http.MethodGet, path, nil, nil)
+	if err == nil && status != http.StatusOK {
+		path, _, _ = strings.Cut(path, "?")
+		err = fmt.Errorf("%s: %s", path, body)
 	}
 	return body, err
 }
@@ -250,12 +242,7 @@ func (c *Cloud) Projects(context.Context) ([]Project, error) {
 // AddProject creates a project and a token for it. If token is empty, it makes one. It returns both. Projects see
 // nothing of each other. It returns an error if a project of that name exists, or if the token is another project's.
 func (c *Cloud) AddProject(_ context.Context, name, token string) (id int64, newToken string, err error) {
-	p, err := c.controller.AddProject(name)
-	if err != nil {
-		return 0, "", err
-	}
-	newToken, err = c.controller.AddToken(p.ID(), token, false)
-	return p.ID(), newToken, err
+	return c.controller.AddProject(name, token)
 }
 
 // ResetProject is Reset for one project. Of the fault rules and the journal, it removes the rules that select the project by its id,

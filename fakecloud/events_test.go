@@ -19,11 +19,9 @@ import (
 // lines reads a stream of events line by line.
 func (c controlled) lines(t *testing.T, query, accept string) *bufio.Scanner {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), "GET", c.url+"/events"+query, nil)
-	check(t, err)
+	req := must(http.NewRequestWithContext(t.Context(), "GET", c.url+"/events"+query, nil))(t)
 	req.Header.Set("Accept", accept)
-	resp, err := http.DefaultClient.Do(req)
-	check(t, err)
+	resp := must(http.DefaultClient.Do(req))(t)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	if len(resp.TransferEncoding) > 0 {
 		t.Errorf("the stream is sent in parts (%v), which take three writes each", resp.TransferEncoding)
@@ -52,15 +50,11 @@ func TestEventsAreStreamed(t *testing.T) {
 	}
 	next(`"type":"existing"`)
 	next(`"type":"synced"`)
-	if _, err := c.Client().SSHKey.Delete(t.Context(), one); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Client().SSHKey.Delete(t.Context(), one))(t)
 	next(`"type":"deleted"`)
 	two := c.createKey(t, "two")
 	next(`"name":"two"`)
-	if _, _, err := c.Client().SSHKey.Update(t.Context(), two, hcloud.SSHKeyUpdateOpts{Name: "three"}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.Client().SSHKey.Update(t.Context(), two, hcloud.SSHKeyUpdateOpts{Name: "three"})))
 	next(`"type":"updated"`)
 	c.Close()
 	for s.Scan() {
@@ -103,8 +97,7 @@ func TestServerSentEvents(t *testing.T) {
 
 func TestEventsCanBeAwaited(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
+	c := newCloud(t, fakecloud.Options{})
 	sub := c.Subscribe()
 	defer sub.Close()
 	key := controlled{Cloud: c}.createKey(t, "one")
@@ -133,13 +126,9 @@ func TestAnEventShowsTheStateRightAfterIt(t *testing.T) {
 	if line := nextLine(t, overHTTP); !strings.Contains(line, `"synced"`) {
 		t.Fatalf("first line %s, want synced", line)
 	}
-	created, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
-		Name: "one", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
-	})
+	created, _, err := c.Client().Server.Create(t.Context(), serverOpts("one"))
 	check(t, err)
-	if _, _, err := c.Client().Server.Poweroff(t.Context(), created.Server); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.Client().Server.Poweroff(t.Context(), created.Server)))
 	want := []string{"initializing", "starting", "running", "stopping", "off"}
 	// awaitOff returns the different statuses that a listener sees until the server is off.
 	awaitOff := func(next func() string) []string {
@@ -153,8 +142,7 @@ func TestAnEventShowsTheStateRightAfterIt(t *testing.T) {
 	}
 	if got := awaitOff(func() string {
 		for {
-			e, err := inGo.Next(t.Context())
-			check(t, err)
+			e := must(inGo.Next(t.Context()))(t)
 			var server schema.Server
 			if e.Kind != "server" {
 				continue

@@ -39,13 +39,10 @@ func TestWrongOptionsAreErrors(t *testing.T) {
 
 func TestAClientSeesARunningActionProgress(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{Actions: "60s"})
-	defer c.Close()
+	c := newCloud(t, fakecloud.Options{Actions: "60s"})
 	check(t, c.SetSpeed(t.Context(), 0))
 	client := c.Client()
-	server, _, err := client.Server.Create(t.Context(), hcloud.ServerCreateOpts{
-		Name: "one", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
-	})
+	server, _, err := client.Server.Create(t.Context(), serverOpts("one"))
 	if err != nil || server.Action.Progress != 0 {
 		t.Fatalf("%+v, %v", server.Action, err)
 	}

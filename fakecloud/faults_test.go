@@ -28,16 +28,13 @@ func overBoth(t *testing.T, o fakecloud.Options, test func(t *testing.T, c *fake
 	t.Helper()
 	t.Run("in process", func(t *testing.T) {
 		t.Parallel()
-		c := fakecloud.New(o)
-		t.Cleanup(c.Close)
+		c := newCloud(t, o)
 		test(t, c, reach{"http://fakecloud.invalid/v1", &http.Client{Transport: c.Transport()}})
 	})
 	t.Run("over a connection", func(t *testing.T) {
 		t.Parallel()
-		c := fakecloud.New(o)
-		t.Cleanup(c.Close)
-		endpoint, err := c.Start(t.Context(), "")
-		check(t, err)
+		c := newCloud(t, o)
+		endpoint := must(c.Start(t.Context(), ""))(t)
 		transport := &http.Transport{}
 		t.Cleanup(transport.CloseIdleConnections)
 		test(t, c, reach{endpoint, &http.Client{Transport: transport}})
@@ -73,8 +70,7 @@ const createKey = `{"name": "one", "public_key": "` + testKey + `"}`
 // keys returns the number of SSH keys. Fault rules do not see this.
 func keys(t *testing.T, c *fakecloud.Cloud) int {
 	t.Helper()
-	raw, err := c.State(t.Context(), fakecloud.Selection{Kinds: []string{"ssh_key"}})
-	check(t, err)
+	raw := must(c.State(t.Context(), fakecloud.Selection{Kinds: []string{"ssh_key"}}))(t)
 	return strings.Count(string(raw), `"public_key"`)
 }
 
@@ -174,10 +170,8 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-				if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "f", Method: "POST", Route: "/ssh_keys", First: 1,
-					Effect: tc.effect}); err != nil {
-					t.Fatal(err)
-				}
+				must(c.Faults().Add(t.Context(), fault.Rule{Name: "f", Method: "POST", Route: "/ssh_keys", First: 1,
+					Effect: tc.effect}))(t)
 				a := r.do(t.Context(), "POST", "/ssh_keys", createKey)
 				if wrong := tc.wrong(a); wrong != "" {
 					t.Errorf("%s; got %d %q %v", wrong, a.status, a.body, a.err)
@@ -210,21 +204,15 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 			t.Parallel()
 			overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
 				check(t, c.SetSpeed(t.Context(), 0))
-				if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: effect}); err != nil {
-					t.Fatal(err)
-				}
+				must(c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: effect}))(t)
 				changes := c.Subscribe()
 				defer changes.Close()
 				answers := make(chan answer)
 				go func() { answers <- r.do(t.Context(), "POST", "/ssh_keys", createKey) }()
-				if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
-					t.Fatal(err)
-				}
+				must(c.Faults().Await(t.Context(), "slow", 1))(t)
 				if effect.After {
 					// The write is visible before its answer arrives.
-					if _, err := changes.Next(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must(changes.Next(t.Context()))(t)
 				} else if n := keys(t, c); n != 0 {
 					t.Error("written before the delay")
 				}
@@ -256,15 +244,11 @@ func TestARequestIsNotCarriedOutIfItsClientLeavesDuringTheDelay(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
 		check(t, c.SetSpeed(t.Context(), 0))
-		if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		answers := make(chan answer)
 		go func() { answers <- r.do(ctx, "POST", "/ssh_keys", createKey) }()
-		if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Faults().Await(t.Context(), "slow", 1))(t)
 		cancel()
 		if a := <-answers; !errors.Is(a.err, context.Canceled) {
 			t.Errorf("%+v", a)
@@ -284,17 +268,13 @@ func TestTheJournalShowsTheStatusOfALateAnswer(t *testing.T) {
 		check(t, c.SetSpeed(t.Context(), 0))
 		late := fault.Latency(time.Hour)
 		late.After = true
-		if _, err := c.Faults().Add(t.Context(), fault.Rule{Effect: late}); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Faults().Add(t.Context(), fault.Rule{Effect: late}))(t)
 		changes := c.Subscribe()
 		defer changes.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		answers := make(chan answer)
 		go func() { answers <- r.do(ctx, "POST", "/ssh_keys", createKey) }()
-		if _, err := changes.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(changes.Next(t.Context()))(t)
 		cancel()
 		if a := <-answers; !errors.Is(a.err, context.Canceled) {
 			t.Errorf("%+v", a)
@@ -313,9 +293,7 @@ func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 		if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 || a.header.Get("RateLimit-Remaining") != "3599" {
 			t.Fatalf("%+v", a)
 		}
-		if _, err := c.Faults().Add(t.Context(), fault.Rule{First: 1, Effect: fault.ExhaustRateLimit()}); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Faults().Add(t.Context(), fault.Rule{First: 1, Effect: fault.ExhaustRateLimit()}))(t)
 		for range 2 { // the first answer is the rule's, the second the empty bucket's
 			if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 429 || a.header.Get("RateLimit-Remaining") != "0" {
 				t.Errorf("%+v", a)
@@ -333,13 +311,11 @@ func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 func TestAnEmptyProject(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
+	c := newCloud(t, fakecloud.Options{})
 	check(t, orderServer(ctx, c, "one"))
 	server, _, err := c.Client().Server.GetByName(ctx, "one")
 	check(t, err)
-	rule, err := c.Faults().Add(ctx, fault.Rule{Resource: "server", Effect: fault.Empty()})
-	check(t, err)
+	rule := must(c.Faults().Add(ctx, fault.Rule{Resource: "server", Effect: fault.Empty()}))(t)
 	if all, err := c.Client().Server.All(ctx); err != nil || len(all) != 0 {
 		t.Errorf("the list has %d servers: %v", len(all), err)
 	}
@@ -356,9 +332,7 @@ func TestAnEmptyProject(t *testing.T) {
 	if err != nil || status.Matched != 2 || status.Applied != 2 {
 		t.Errorf("the rule took %d of %d requests, want 2 of 2: %v", status.Applied, status.Matched, err)
 	}
-	if _, err := c.Faults().Remove(ctx, rule.Name); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Faults().Remove(ctx, rule.Name))(t)
 	if all, err := c.Client().Server.All(ctx); err != nil || len(all) != 1 || all[0].Name != "two" {
 		t.Errorf("after the incident, the list has %v: %v", all, err)
 	}
@@ -377,9 +351,7 @@ func TestASlowAction(t *testing.T) {
 	ctx := t.Context()
 	c := preparedCloud(t, 0, fakecloud.Options{})
 	rule := fault.Rule{Operation: "create_server", First: 1, Effect: fault.SlowAction(time.Hour)}
-	if _, err := c.Faults().Add(ctx, rule); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Faults().Add(ctx, rule))(t)
 	for _, name := range []string{"slow", "usual"} {
 		check(t, orderServer(ctx, c, name))
 	}

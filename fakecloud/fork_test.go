@@ -19,8 +19,7 @@ import (
 // stateOf returns all that a cloud shows.
 func stateOf(t *testing.T, c *fakecloud.Cloud) []byte {
 	t.Helper()
-	state, err := c.State(t.Context(), fakecloud.Selection{})
-	check(t, err)
+	state := must(c.State(t.Context(), fakecloud.Selection{}))(t)
 	return state
 }
 
@@ -31,11 +30,30 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// must returns what a call has returned. An error ends the test: must(call())(t).
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+// did returns the error of a call of hcloud-go.
+func did(_ any, _ *hcloud.Response, err error) error { return err }
+
+// newCloud returns a cloud that ends with the test.
+func newCloud(t testing.TB, o fakecloud.Options) *fakecloud.Cloud {
+	t.Helper()
+	c := must(fakecloud.Open(o))(t)
+	t.Cleanup(c.Close)
+	return c
+}
+
 // preparedCloud returns a cloud that stands still, with some servers and with actions that take a minute.
 func preparedCloud(t testing.TB, servers int, o fakecloud.Options) *fakecloud.Cloud {
 	t.Helper()
-	c := fakecloud.New(o)
-	t.Cleanup(c.Close)
+	c := newCloud(t, o)
 	check(t, c.SetSpeed(context.Background(), 0))
 	for i := range servers {
 		check(t, orderServer(context.Background(), c, fmt.Sprintf("server-%d", i)))
@@ -44,10 +62,15 @@ func preparedCloud(t testing.TB, servers int, o fakecloud.Options) *fakecloud.Cl
 	return c
 }
 
-func orderServer(ctx context.Context, c *fakecloud.Cloud, name string) error {
-	_, _, err := c.Client().Server.Create(ctx, hcloud.ServerCreateOpts{
+// serverOpts are those of a usual server.
+func serverOpts(name string) hcloud.ServerCreateOpts {
+	return hcloud.ServerCreateOpts{
 		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
-	})
+	}
+}
+
+func orderServer(ctx context.Context, c *fakecloud.Cloud, name string) error {
+	_, _, err := c.Client().Server.Create(ctx, serverOpts(name))
 	return err
 }
 
@@ -89,9 +112,7 @@ func TestAForkHasTheFaultRulesWithTheirCounters(t *testing.T) {
 	ctx := t.Context()
 	original := preparedCloud(t, 0, fakecloud.Options{RateLimit: 100})
 	rule := fault.Rule{Operation: "create_server", First: 2, Effect: fault.APIError("protected")}
-	if _, err := original.Faults().Add(ctx, rule); err != nil {
-		t.Fatal(err)
-	}
+	must(original.Faults().Add(ctx, rule))(t)
 	refused := func(c *fakecloud.Cloud) bool { return orderServer(ctx, c, "one") != nil }
 	if !refused(original) {
 		t.Fatal("the rule took no request")

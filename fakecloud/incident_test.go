@@ -24,18 +24,14 @@ type incident struct {
 
 func startIncident(t *testing.T, o fakecloud.Options) *incident {
 	t.Helper()
-	c := fakecloud.New(o)
-	t.Cleanup(c.Close)
+	c := newCloud(t, o)
 	check(t, c.SetSpeed(t.Context(), 0))
-	endpoint, err := c.Start(t.Context(), "")
-	check(t, err)
+	endpoint := must(c.Start(t.Context(), ""))(t)
 	in := &incident{Cloud: c, Client: hcloud.NewClient(hcloud.WithEndpoint(endpoint), hcloud.WithToken(c.Token()),
 		hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}))}
-	created, err := in.order(t.Context(), "web-1")
-	check(t, err)
+	created := must(in.order(t.Context(), "web-1"))(t)
 	in.server = created.Server
-	balancer, err := in.balance(t.Context(), "web")
-	check(t, err)
+	balancer := must(in.balance(t.Context(), "web"))(t)
 	in.balancer = balancer.LoadBalancer
 	return in
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 // ErrClosed is the error of a method that cannot work because the cloud, or the subscription, is closed.
@@ -127,16 +128,7 @@ func (c *Cloud) listen(ctx context.Context, address string, h http.Handler, conf
 	if config != nil {
 		scheme = "https"
 	}
-	return scheme + "://" + reachable(socket.Addr()), nil
-}
-
-// reachable returns an address that a client on this machine can connect to.
-func reachable(a net.Addr) string {
-	tcp, ok := a.(*net.TCPAddr)
-	if ok && tcp.IP.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
-	}
-	return a.String()
+	return scheme + "://" + wire.Reachable(socket.Addr()), nil
 }
 
 // listenError returns an error that says what to do.

@@ -202,9 +202,8 @@ func TestTheListenersReportToTheLog(t *testing.T) {
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(endpoint, "https://"), "/v1"))
 	check(t, err)
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "this is not a TLS handshake\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.WriteString(conn, "this is not a TLS handshake\r\n\r\n")
+	check(t, err)
 	var line struct{ Level, Msg string }
 	text := <-lines
 	if err := json.Unmarshal([]byte(text), &line); err != nil || line.Level != "WARN" ||

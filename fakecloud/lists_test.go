@@ -120,8 +120,7 @@ func (l listed) check(t *testing.T, h http.Handler, perPage int, oldest []int64)
 func TestEverythingIsListedOnceWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	const writers, readers, rounds, oldest = 16, 4, 40, 7
-	c := fakecloud.New(fakecloud.Options{})
-	defer c.Close()
+	c := newCloud(t, fakecloud.Options{})
 	h := c.Handler()
 	before := map[string][]int64{}
 	for _, l := range lists {

@@ -30,8 +30,7 @@ func metadataOf(c *fakecloud.Cloud, from, method, path string) *http.Response {
 
 func bodyOf(t *testing.T, r *http.Response) string {
 	t.Helper()
-	b, err := io.ReadAll(r.Body)
-	check(t, err)
+	b := must(io.ReadAll(r.Body))(t)
 	return string(b)
 }
 
@@ -65,9 +64,7 @@ func metadataCloud(t *testing.T) (c *fakecloud.Cloud, server, other *hcloud.Serv
 			AliasIPs: []net.IP{net.IPv4(10, 0, 0, 3), net.IPv4(10, 0, 0, 4)}},
 		{Network: network(t, client, "true"), IP: net.IPv4(192, 168, 0, 2)},
 	} {
-		if _, _, err := client.Server.AttachToNetwork(ctx, server, join); err != nil {
-			t.Fatal(err)
-		}
+		check(t, did(client.Server.AttachToNetwork(ctx, server, join)))
 	}
 	var err error
 	if server, _, err = client.Server.GetByID(ctx, server.ID); err != nil {
@@ -161,8 +158,7 @@ func TestMetadataIsOnlyForServersAndKnownPaths(t *testing.T) {
 
 func TestTheRoutedNetworkDecidesWhichOfSeveralServersHasAnAddress(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
+	c := newCloud(t, fakecloud.Options{})
 	_, staging, err := c.AddProject(t.Context(), "staging", "")
 	check(t, err)
 	seed := func(token, name string) {
@@ -190,10 +186,8 @@ func TestTheRoutedNetworkDecidesWhichOfSeveralServersHasAnAddress(t *testing.T) 
 
 func TestHcloudGosMetadataClientReadsIt(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{PublicIPv4: netip.MustParsePrefix("127.77.0.0/16")})
-	t.Cleanup(c.Close)
-	url, err := c.StartMetadata(t.Context(), "127.0.0.1:0")
-	check(t, err)
+	c := newCloud(t, fakecloud.Options{PublicIPv4: netip.MustParsePrefix("127.77.0.0/16")})
+	url := must(c.StartMetadata(t.Context(), "127.0.0.1:0"))(t)
 	result, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
 		Name: "web", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"},
 		Location: &hcloud.Location{Name: "nbg1"},
@@ -234,8 +228,7 @@ func TestHcloudGosMetadataClientReadsIt(t *testing.T) {
 
 func TestErrorsOfStartMetadata(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
+	c := newCloud(t, fakecloud.Options{})
 	if _, err := c.StartMetadata(t.Context(), "no-port"); err == nil || !strings.Contains(err.Error(), "must be host:port") {
 		t.Errorf("%v", err)
 	}

@@ -22,25 +22,24 @@ import (
 // ask sends a request to the control API.
 func ask(t *testing.T, method, url string, header http.Header) (*http.Response, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	check(t, err)
+	r := must(http.NewRequestWithContext(t.Context(), method, url, nil))(t)
 	r.Header = header
-	resp, err := http.DefaultClient.Do(r)
-	check(t, err)
+	return send(t, r)
+}
+
+// send sends a request, and reads the body of its answer.
+func send(t *testing.T, r *http.Request) (*http.Response, string) {
+	t.Helper()
+	resp := must(http.DefaultClient.Do(r))(t)
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	check(t, err)
+	body := must(io.ReadAll(resp.Body))(t)
 	return resp, string(body)
 }
 
 func TestTheControlAPIHasAPageForBrowsers(t *testing.T) {
 	t.Parallel()
-	cloud := fakecloud.New(fakecloud.Options{})
-	defer cloud.Close()
-	endpoint, err := cloud.Start(t.Context(), "")
-	check(t, err)
-	control, err := cloud.StartControl(t.Context(), "")
-	check(t, err)
+	cloud := startControlled(t, fakecloud.Options{})
+	endpoint := must(cloud.Start(t.Context(), ""))(t)
 	html := http.Header{"Accept": {"text/html,*/*"}}
 	for _, tc := range []struct {
 		method, path      string
@@ -65,7 +64,7 @@ func TestTheControlAPIHasAPageForBrowsers(t *testing.T) {
 		{"POST", "/reset", http.Header{"Content-Type": {"application/json"}, "Origin": {"https://other.example"}},
 			403, "", "another origin"},
 	} {
-		resp, body := ask(t, tc.method, control+tc.path, tc.header)
+		resp, body := ask(t, tc.method, cloud.url+tc.path, tc.header)
 		contentType := resp.Header.Get("Content-Type")
 		if resp.StatusCode != tc.status || !strings.HasPrefix(contentType, tc.contentType) || !strings.Contains(body, tc.text) {
 			t.Errorf("%s %s: %d %s %.200s; want %d %s %s", tc.method, tc.path, resp.StatusCode, contentType, body, tc.status,
@@ -75,7 +74,7 @@ func TestTheControlAPIHasAPageForBrowsers(t *testing.T) {
 			t.Errorf("%s: no policy that keeps the page from loading things of other hosts", tc.path)
 		}
 	}
-	if resp, body := ask(t, "GET", control+"/debug/pprof/heap", nil); resp.StatusCode != 200 || !strings.HasPrefix(body, "\x1f\x8b") {
+	if resp, body := ask(t, "GET", cloud.url+"/debug/pprof/heap", nil); resp.StatusCode != 200 || !strings.HasPrefix(body, "\x1f\x8b") {
 		t.Errorf("heap profile: %d, %d bytes, want a compressed profile", resp.StatusCode, len(body))
 	}
 }
@@ -94,24 +93,15 @@ func TestThePageNamesWhatClientsNeed(t *testing.T) {
 		{"a secret token", "127.0.0.1", "127.0.0.1", []string{secret}},
 		{"both tokens", "127.0.0.1", "127.0.0.1", []string{secret, fakecloud.DefaultToken}},
 	} {
-		cloud := fakecloud.New(fakecloud.Options{AllowedHosts: []string{"cloud.example"}, Tokens: tc.tokens})
-		defer cloud.Close()
-		_, err := cloud.Start(t.Context(), "")
-		check(t, err)
-		control, err := cloud.StartControl(t.Context(), "")
-		check(t, err)
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, control+"/", nil)
-		check(t, err)
+		cloud := startControlled(t, fakecloud.Options{AllowedHosts: []string{"cloud.example"}, Tokens: tc.tokens})
+		must(cloud.Start(t.Context(), ""))(t)
+		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, cloud.url+"/", nil))(t)
 		r.Host = tc.host + ":4243"
 		r.Header.Set("Accept", "text/html")
-		resp, err := http.DefaultClient.Do(r)
-		check(t, err)
-		body, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		check(t, err)
+		_, text := send(t, r)
 		public := tc.tokens == nil || slices.Contains(tc.tokens, fakecloud.DefaultToken)
 		want := strings.Replace(cloud.Endpoint(), "127.0.0.1", tc.endpoint, 1)
-		if text := string(body); !strings.Contains(text, `content="`+want+`"`) || strings.Contains(text, secret) ||
+		if !strings.Contains(text, `content="`+want+`"`) || strings.Contains(text, secret) ||
 			strings.Contains(text, fakecloud.DefaultToken) != public {
 			t.Errorf("%s: want the endpoint %s, the public token %t, and no secret one, in\n%s", tc.name, want, public, text)
 		}
@@ -121,10 +111,7 @@ func TestThePageNamesWhatClientsNeed(t *testing.T) {
 // TestThePageUsesTheAPIOfAProject sends the page's requests without a token, and those that other pages could make a browser send.
 func TestThePageUsesTheAPIOfAProject(t *testing.T) {
 	t.Parallel()
-	cloud := fakecloud.New(fakecloud.Options{Tokens: []string{strings.Repeat("s", 64)}})
-	defer cloud.Close()
-	control, err := cloud.StartControl(t.Context(), "")
-	check(t, err)
+	cloud := startControlled(t, fakecloud.Options{Tokens: []string{strings.Repeat("s", 64)}})
 	other, _, err := cloud.AddProject(t.Context(), "other", "")
 	check(t, err)
 	asJSON := http.Header{"Content-Type": {"application/json"}}
@@ -139,6 +126,12 @@ func TestThePageUsesTheAPIOfAProject(t *testing.T) {
 	}{
 		{"another origin", "POST", "/projects/1/v1/servers", create,
 			http.Header{"Content-Type": {"application/json"}, "Origin": {"https://evil.example"}}, "", 403, "another origin"},
+		{"a form that resets", "POST", "/reset", "{}",
+			http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, "", 415, `"error":"send the header`},
+		{"no type", "POST", "/reset", "{}", nil, "", 415, `"error":"send the header`},
+		{"a rebound name resets", "POST", "/reset", "{}", asJSON, "evil.example", 403, `"error":"`},
+		{"a program on this machine", "POST", "/reset", "{}", asJSON, "localhost", 200, "{}"},
+		{"JSON with a charset", "POST", "/reset", "{}", http.Header{"Content-Type": {"application/json; charset=utf-8"}}, "", 200, "{}"},
 		{"another site", "DELETE", "/projects/1/v1/servers/1000001", "",
 			http.Header{"Sec-Fetch-Site": {"cross-site"}}, "", 403, "another origin"},
 		{"a look from another site", "GET", "/metrics", "",
@@ -172,16 +165,12 @@ func TestThePageUsesTheAPIOfAProject(t *testing.T) {
 		{"the copies of the copy", "GET", "/forks/1/forks", "", nil, "", 200, `/forks/1/forks/1"`},
 		{"the API of the copy for clients", "GET", "/forks/1/v1/servers", "", nil, "", 401, "unauthorized"},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), tc.method, control+tc.path, strings.NewReader(tc.body))
-		check(t, err)
+		r := must(http.NewRequestWithContext(t.Context(), tc.method, cloud.url+tc.path, strings.NewReader(tc.body)))(t)
 		r.Header, r.Host = tc.header, tc.host
-		resp, err := http.DefaultClient.Do(r)
-		check(t, err)
-		body, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		text := strings.ReplaceAll(strings.ReplaceAll(string(body), " ", ""), "\n", "")
-		if err != nil || resp.StatusCode != tc.status || !strings.Contains(text, strings.ReplaceAll(tc.text, " ", "")) {
-			t.Errorf("%s: %s %s: %d %s %v; want %d and %s", tc.what, tc.method, tc.path, resp.StatusCode, body, err, tc.status, tc.text)
+		resp, body := send(t, r)
+		text := strings.ReplaceAll(strings.ReplaceAll(body, " ", ""), "\n", "")
+		if resp.StatusCode != tc.status || !strings.Contains(text, strings.ReplaceAll(tc.text, " ", "")) {
+			t.Errorf("%s: %s %s: %d %s; want %d and %s", tc.what, tc.method, tc.path, resp.StatusCode, body, tc.status, tc.text)
 		}
 	}
 	// What the page did is in the journal, as of a client of the project.
@@ -194,28 +183,18 @@ func TestThePageUsesTheAPIOfAProject(t *testing.T) {
 func TestMetricsCountWhatClientsDo(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	cloud := fakecloud.New(fakecloud.Options{RateLimit: 100})
-	defer cloud.Close()
-	control, err := cloud.StartControl(ctx, "")
-	check(t, err)
-	ask(t, "GET", control+"/metrics", nil) // the first look
+	cloud := startControlled(t, fakecloud.Options{RateLimit: 100})
+	ask(t, "GET", cloud.url+"/metrics", nil) // the first look
 	client := cloud.Client(hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}))
-	if _, _, err := client.Server.Create(ctx, hcloud.ServerCreateOpts{
-		Name: "a", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, orderServer(ctx, cloud.Cloud, "a"))
 	for range 2 {
-		if _, _, err := client.Server.Create(ctx, hcloud.ServerCreateOpts{
-			Name: "a", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
-		}); !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
+		if _, _, err := client.Server.Create(ctx, serverOpts("a")); !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
 			t.Fatal(err)
 		}
 	}
-	_, text := ask(t, "GET", control+"/metrics", nil)
+	_, text := ask(t, "GET", cloud.url+"/metrics", nil)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewBufferString(text))
-	check(t, err)
+	families := must(parser.TextToMetricFamilies(bytes.NewBufferString(text)))(t)
 	values := map[string]float64{}
 	for name, family := range families {
 		for _, m := range family.Metric {
@@ -245,8 +224,7 @@ func TestMetricsCountWhatClientsDo(t *testing.T) {
 			t.Errorf("%s is missing or 0", name)
 		}
 	}
-	dashboard, err := os.ReadFile("grafana.json")
-	check(t, err)
+	dashboard := must(os.ReadFile("grafana.json"))(t)
 	for _, name := range regexp.MustCompile(`(fakecloud|go|process)_[a-z_]+`).FindAllString(string(dashboard), -1) {
 		family := strings.TrimSuffix(name, "_bucket")
 		if families[family] == nil && !strings.Contains(family, "load_balancer") { // the cloud has none
@@ -261,18 +239,13 @@ func TestMetricsCountWhatClientsDo(t *testing.T) {
 // TestMetricsOfManyProjectsAreBounded shows that a project for each job does not make a series for each.
 func TestMetricsOfManyProjectsAreBounded(t *testing.T) {
 	t.Parallel()
-	cloud := fakecloud.New(fakecloud.Options{AutoProjects: true, RateLimit: 3600})
-	defer cloud.Close()
-	control, err := cloud.StartControl(t.Context(), "")
-	check(t, err)
-	ask(t, "GET", control+"/metrics", nil) // the first look
+	cloud := startControlled(t, fakecloud.Options{AutoProjects: true, RateLimit: 3600})
+	ask(t, "GET", cloud.url+"/metrics", nil) // the first look
 	for i := range 250 {
 		client := cloud.Client(hcloud.WithToken(strings.Repeat("t", i+1)))
-		if _, err := client.Server.All(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(client.Server.All(t.Context()))(t)
 	}
-	_, text := ask(t, "GET", control+"/metrics", nil)
+	_, text := ask(t, "GET", cloud.url+"/metrics", nil)
 	if n := strings.Count(text, "fakecloud_api_requests_total{"); n != 101 {
 		t.Errorf("%d series of requests, want 100 projects and others", n)
 	}

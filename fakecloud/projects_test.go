@@ -20,15 +20,13 @@ import (
 // keysOf returns the number of SSH keys that a token sees.
 func keysOf(t *testing.T, c *fakecloud.Cloud, token string) int {
 	t.Helper()
-	all, err := c.Client(hcloud.WithToken(token)).SSHKey.All(t.Context())
-	check(t, err)
+	all := must(c.Client(hcloud.WithToken(token)).SSHKey.All(t.Context()))(t)
 	return len(all)
 }
 
 func addKey(t *testing.T, c *fakecloud.Cloud, token string) {
 	t.Helper()
-	_, _, err := c.Client(hcloud.WithToken(token)).SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "mine", PublicKey: testKey})
-	check(t, err)
+	check(t, did(c.Client(hcloud.WithToken(token)).SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "mine", PublicKey: testKey})))
 }
 
 // Faults, the journal, the rate limit and a reset concern one project each.
@@ -51,9 +49,7 @@ func TestAutomaticProjectsAreControlledOneByOne(t *testing.T) {
 	rule := fault.Rule{Project: one.ID, Method: "DELETE", Effect: fault.DropConnection()}
 	other := fault.Rule{Project: one.ID + 1, Method: "DELETE", Effect: fault.DropConnection()}
 	for _, r := range []fault.Rule{rule, other} {
-		if _, err := c.Faults().Add(ctx, r); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Faults().Add(ctx, r))(t)
 	}
 	left := func() (rules, entries int) {
 		list, _ := c.Faults().List(ctx)                                      // in this process, there is no error
@@ -72,9 +68,7 @@ func TestAutomaticProjectsAreControlledOneByOne(t *testing.T) {
 	if err != nil || resp.Meta.Ratelimit.Remaining != 8 {
 		t.Errorf("%d requests remain of 10 after a reset and 2: %v", resp.Meta.Ratelimit.Remaining, err)
 	}
-	if _, err := c.Faults().Add(ctx, rule); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Faults().Add(ctx, rule))(t)
 	c.call(t, "DELETE", path, "", 200)
 	if rules, entries := left(); rules != 1 || entries != 2 {
 		t.Errorf("%d rules, %d requests are left after the drop", rules, entries)
@@ -94,14 +88,10 @@ func TestAnUnusedProjectIsForgottenEverywhere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
-		c := fakecloud.New(fakecloud.Options{AutoProjects: true, ProjectTTL: time.Minute, RateLimit: 10})
-		defer c.Close()
+		c := newCloud(t, fakecloud.Options{AutoProjects: true, ProjectTTL: time.Minute, RateLimit: 10})
 		addKey(t, c, "job-1")
-		p, err := c.TokenProject(ctx, "job-1")
-		check(t, err)
-		if _, err := c.Faults().Add(ctx, fault.Rule{Project: p.ID, Effect: fault.DropConnection()}); err != nil {
-			t.Fatal(err)
-		}
+		p := must(c.TokenProject(ctx, "job-1"))(t)
+		must(c.Faults().Add(ctx, fault.Rule{Project: p.ID, Effect: fault.DropConnection()}))(t)
 		time.Sleep(time.Minute + 6*time.Second)
 		synctest.Wait()
 		if rules, _ := c.Faults().List(ctx); len(rules) != 0 {
@@ -133,8 +123,7 @@ func ExampleOptions_autoProjects() {
 // projectCloud returns a cloud in which n tokens have made a project each.
 func projectCloud(b *testing.B, n int) *fakecloud.Cloud {
 	b.Helper()
-	c := fakecloud.New(fakecloud.Options{AutoProjects: true, JournalSize: 1})
-	b.Cleanup(c.Close)
+	c := newCloud(b, fakecloud.Options{AutoProjects: true, JournalSize: 1})
 	for i := range n {
 		serveAs(b, c, i, apiRequest(b, "GET", "/v1/servers", ""))
 	}

@@ -52,9 +52,7 @@ type user struct {
 
 func (u user) did(_ any, _ *hcloud.Response, err error) {
 	u.Helper()
-	if err != nil {
-		u.Fatal(err)
-	}
+	check(u, err)
 }
 
 func (u user) server(name string) *hcloud.Server {

@@ -244,13 +244,11 @@ func ExampleCloud_Scenarios() {
 func TestWhatSomebodyElseChangedStays(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	c := fakecloud.New(fakecloud.Options{})
-	defer c.Close()
+	c := newCloud(t, fakecloud.Options{})
 	before := settingsOf(t, c)
 	start := func(text string) int64 {
 		t.Helper()
-		s, err := c.Scenarios().Start(ctx, text)
-		check(t, err)
+		s := must(c.Scenarios().Start(ctx, text))(t)
 		return s.ID
 	}
 	end := func(id int64) {
@@ -273,12 +271,8 @@ func TestWhatSomebodyElseChangedStays(t *testing.T) {
 	limits, soldOut, revoked := start("limit-servers=3"), start("sold-out"), start("token-revoked")
 	check(t, c.SetLimits(ctx, 1, map[string]int{"server": 7}))
 	check(t, c.OfferServerType(ctx, "cx23", "fsn1", catalogue.Offer{PriceMonthly: new(9.0)}))
-	if _, err := c.AddToken(ctx, 1, c.Token(), true); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Faults().Add(ctx, fault.Rule{Name: "mine", Effect: fault.Latency(1)}); err != nil {
-		t.Fatal(err)
-	}
+	must(c.AddToken(ctx, 1, c.Token(), true))(t)
+	must(c.Faults().Add(ctx, fault.Rule{Name: "mine", Effect: fault.Latency(1)}))(t)
 	end(limits)
 	end(soldOut)
 	end(revoked)
@@ -294,20 +288,16 @@ func TestWhatSomebodyElseChangedStays(t *testing.T) {
 func TestAScenarioGoesOnElsewhere(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	c := fakecloud.New(fakecloud.Options{})
-	defer c.Close()
+	c := newCloud(t, fakecloud.Options{})
 	check(t, c.SetSpeed(ctx, 0))
 	before := settingsOf(t, c)
 	for _, text := range []string{"server-errors=500@1m@3m", "token-revoked=10m", "sold-out"} {
-		if _, err := c.Scenarios().Start(ctx, text); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Scenarios().Start(ctx, text))(t)
 	}
 	check(t, c.Step(ctx, 30*time.Second))
 	var text bytes.Buffer
 	check(t, c.Save(ctx, &text))
-	loaded, err := fakecloud.Load(bytes.NewReader(text.Bytes()), fakecloud.Options{})
-	check(t, err)
+	loaded := must(fakecloud.Load(bytes.NewReader(text.Bytes()), fakecloud.Options{}))(t)
 	check(t, loaded.SetSpeed(ctx, 0))
 	for name, other := range map[string]*fakecloud.Cloud{"fork": c.Fork(), "loaded": loaded} {
 		defer other.Close()
@@ -341,8 +331,7 @@ func TestAScenarioGoesOnElsewhere(t *testing.T) {
 func TestAWrongScenarioChangesNothing(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	c := fakecloud.New(fakecloud.Options{})
-	defer c.Close()
+	c := newCloud(t, fakecloud.Options{})
 	before := settingsOf(t, c)
 	head := "name: mine\ndescription: A test.\n"
 	good := "\n  - limit: {project: 1, kind: server, most: 1}\n"

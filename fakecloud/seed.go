@@ -1,11 +1,9 @@
 package fakecloud
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 
@@ -68,15 +66,14 @@ func (c *Cloud) checkFields(ctx context.Context, docs []seed.Document) error {
 	return errors.Join(errs...)
 }
 
-func (c *Cloud) seedProject(ctx context.Context, doc seed.Document) (int, error) {
+func (c *Cloud) seedProject(ctx context.Context, doc seed.Document) (_ int, err error) {
+	var token string
 	project, ok := c.controller.Project(doc.Project)
-	if !ok {
-		var err error
-		if project, err = c.controller.AddProject(doc.Project); err != nil {
-			return 0, err
-		}
+	if ok {
+		token, err = c.controller.AddToken(project.ID(), "", false)
+	} else if _, token, err = c.controller.AddProject(doc.Project, ""); err == nil {
+		project, err = c.controller.TokenProject(token)
 	}
-	token, err := c.controller.AddToken(project.ID(), "", false)
 	if err != nil {
 		return 0, err
 	}
@@ -90,20 +87,10 @@ func (c *Cloud) seedProject(ctx context.Context, doc seed.Document) (int, error)
 }
 
 func (c *Cloud) seedRequest(ctx context.Context, token, method, path string, body []byte) (int, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, inProcessURL+api.Prefix+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, err
+	header := http.Header{
+		"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "User-Agent": {"fakecloud-seed"},
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "fakecloud-seed")
-	resp, err := c.Transport().RoundTrip(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, answer, err
+	return send(ctx, c.api, method, api.Prefix+path, header, body)
 }
 
 // awaitActions returns when none of the actions is running. It returns an error if one failed.

@@ -16,10 +16,8 @@ import (
 
 func TestASeedFileCreatesAnInventory(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
-	n, err := c.SeedFile(t.Context(), "testdata/seed.yaml")
-	check(t, err)
+	c := newCloud(t, fakecloud.Options{})
+	n := must(c.SeedFile(t.Context(), "testdata/seed.yaml"))(t)
 	if n != 10 {
 		t.Errorf("created %d resources, want 10", n)
 	}
@@ -51,17 +49,14 @@ func TestASeedFileCreatesAnInventory(t *testing.T) {
 
 func TestASeedWaitsForItsActions(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{Actions: "1h"})
-	t.Cleanup(c.Close)
+	c := newCloud(t, fakecloud.Options{Actions: "1h"})
 	check(t, c.SetSpeed(t.Context(), 0))
 	result := make(chan error)
 	go func() {
 		_, err := c.Seed(t.Context(), "seed.yaml", []byte("servers:\n- {name: a, server_type: cx23, image: ubuntu-24.04}\n"))
 		result <- err
 	}()
-	if _, err := c.Journal().Await(t.Context(), journal.Filter{Operation: "create_server"}, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Journal().Await(t.Context(), journal.Filter{Operation: "create_server"}, 1))(t)
 	select {
 	case err := <-result:
 		t.Fatalf("did not wait: %v", err)
@@ -85,8 +80,7 @@ func TestASeedWaitsForItsActions(t *testing.T) {
 
 func TestASeedReturnsTheErrorsOfTheAPI(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
+	c := newCloud(t, fakecloud.Options{})
 	n, err := c.Seed(t.Context(), "inventory.yaml", []byte(`
 ssh_keys:
 - {name: one, public_key: `+testKey+`}
@@ -107,10 +101,8 @@ servers:
 		t.Errorf("%v", err)
 	}
 	// The seed's token is revoked, and a failed action is an error.
-	if _, err := c.Faults().Add(t.Context(),
-		fault.Rule{Operation: "create_server", Effect: fault.FailAction("placement_error", "no space")}); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Faults().Add(t.Context(),
+		fault.Rule{Operation: "create_server", Effect: fault.FailAction("placement_error", "no space")}))(t)
 	_, err = c.Seed(t.Context(), "inventory.yaml", []byte("servers:\n- {name: a, server_type: cx23, image: ubuntu-24.04}\n"))
 	if err == nil || !strings.Contains(err.Error(), "no space (placement_error)") {
 		t.Errorf("%v", err)
@@ -120,8 +112,7 @@ servers:
 // The API ignores a misspelled field: the resource would silently differ from the file.
 func TestASeedRefusesUnknownFields(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
+	c := newCloud(t, fakecloud.Options{})
 	n, err := c.Seed(t.Context(), "inventory.yaml", []byte(`
 networks:
 - name: cluster

@@ -14,8 +14,7 @@ import (
 func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	c := startControlled(t, fakecloud.Options{})
-	endpoint, err := c.Start(t.Context(), "")
-	check(t, err)
+	endpoint := must(c.Start(t.Context(), ""))(t)
 	s := c.lines(t, "", "")
 	nextLine(t, s)
 	answers := slowRequest(t, c.Cloud, endpoint)
@@ -46,22 +45,17 @@ func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
 func slowRequest(t *testing.T, c *fakecloud.Cloud, endpoint string) <-chan answer {
 	t.Helper()
 	check(t, c.SetSpeed(t.Context(), 0))
-	if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}))(t)
 	answers := make(chan answer)
 	go func() { answers <- (reach{endpoint, &http.Client{}}).do(t.Context(), "GET", "/ssh_keys", "") }()
-	if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Faults().Await(t.Context(), "slow", 1))(t)
 	return answers
 }
 
 func TestShutdownCutsConnectionsWhenItsContextIsDone(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})
-	endpoint, err := c.Start(t.Context(), "")
-	check(t, err)
+	endpoint := must(c.Start(t.Context(), ""))(t)
 	answers := slowRequest(t, c, endpoint)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

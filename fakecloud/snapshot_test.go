@@ -21,21 +21,17 @@ func TestALoadedCloudGoesOn(t *testing.T) {
 	ctx := t.Context()
 	original := preparedCloud(t, 5, fakecloud.Options{RandomSeed: 1, RateLimit: 1000})
 	rule := fault.Rule{Operation: "get_ssh_key", Probability: 0.5, Seed: 3, Effect: fault.APIError("forbidden")}
-	if _, err := original.Faults().Add(ctx, rule); err != nil {
-		t.Fatal(err)
-	}
+	must(original.Faults().Add(ctx, rule))(t)
 	for range 7 {
 		_, _, _ = original.Client().SSHKey.GetByID(ctx, 1) // the rule takes some of these
 	}
 	check(t, orderServer(ctx, original, "coming"))
 	var text bytes.Buffer
 	check(t, original.Save(ctx, &text))
-	loaded, err := fakecloud.Load(&text, fakecloud.Options{RandomSeed: 1, RateLimit: 1000, Actions: "1m"})
-	check(t, err)
+	loaded := must(fakecloud.Load(&text, fakecloud.Options{RandomSeed: 1, RateLimit: 1000, Actions: "1m"}))(t)
 	defer loaded.Close()
 	check(t, loaded.SetSpeed(ctx, 0))
-	now, err := original.Now(ctx)
-	check(t, err)
+	now := must(original.Now(ctx))(t)
 	if then, err := loaded.Now(ctx); err != nil || then.Before(now) || then.Sub(now) > time.Hour {
 		t.Errorf("the loaded cloud shows %v, the original %v: %v", then, now, err)
 	}
@@ -62,15 +58,13 @@ func TestALoadedCloudGoesOn(t *testing.T) {
 func TestTheAutomaticProjectsOfASnapshot(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	c := fakecloud.New(fakecloud.Options{AutoProjects: true})
-	defer c.Close()
+	c := newCloud(t, fakecloud.Options{AutoProjects: true})
 	addKey(t, c, "job-1")
 	var text bytes.Buffer
 	check(t, c.Save(ctx, &text))
 	saved := bytes.Clone(text.Bytes())
 	addKey(t, c, "job-2")
-	gone, err := c.TokenProject(ctx, "job-2")
-	check(t, err)
+	gone := must(c.TokenProject(ctx, "job-2"))(t)
 	check(t, c.Restore(ctx, &text))
 	if one, two := keysOf(t, c, "job-1"), keysOf(t, c, "job-2"); one != 1 || two != 0 {
 		t.Errorf("%d and %d keys, want 1 and none", one, two)
@@ -78,8 +72,7 @@ func TestTheAutomaticProjectsOfASnapshot(t *testing.T) {
 	if again, err := c.TokenProject(ctx, "job-2"); err != nil || again.ID <= gone.ID {
 		t.Errorf("the new project %d has an id that was used, such as %d: %v", again.ID, gone.ID, err)
 	}
-	loaded, err := fakecloud.Load(bytes.NewReader(saved), fakecloud.Options{AutoProjects: true})
-	check(t, err)
+	loaded := must(fakecloud.Load(bytes.NewReader(saved), fakecloud.Options{AutoProjects: true}))(t)
 	defer loaded.Close()
 	if n := keysOf(t, loaded, "job-1"); n != 1 {
 		t.Errorf("the loaded cloud has %d keys", n)
@@ -127,32 +120,21 @@ func (d *fullDisk) Room() error {
 func TestACloudThatCannotSaveIsNotReady(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{}
-	c, err := fakecloud.Open(fakecloud.Options{Disk: d, Logger: slog.New(slog.DiscardHandler)})
-	check(t, err)
-	t.Cleanup(c.Close)
-	_, err = c.Start(t.Context(), "")
-	check(t, err)
-	control, err := c.StartControl(t.Context(), "")
-	check(t, err)
+	c := startControlled(t, fakecloud.Options{Disk: d, Logger: slog.New(slog.DiscardHandler)})
+	must(c.Start(t.Context(), ""))(t)
 	n := 0
 	order := func() bool {
 		n++
-		return orderServer(t.Context(), c, fmt.Sprint("server-", n)) == nil
+		return orderServer(t.Context(), c.Cloud, fmt.Sprint("server-", n)) == nil
 	}
 	for _, full := range []bool{true, false} {
 		d.full.Store(full)
 		for order() == full { // a write may come before the first that fails
 		}
-		resp, body := ask(t, http.MethodGet, control+"/ready", nil)
+		resp, body := ask(t, http.MethodGet, c.url+"/ready", nil)
 		if full != (resp.StatusCode == http.StatusServiceUnavailable) || full != strings.Contains(body, "changes cannot be saved") {
 			t.Errorf("full is %v: %d %s", full, resp.StatusCode, body)
 		}
-		rule := `{"name": "one", "effect": {"kind": "drop"}}`
-		resp, err := http.Post(control+"/faults", "application/json", strings.NewReader(rule))
-		check(t, err)
-		_ = resp.Body.Close()
-		if want := map[bool]int{true: 500, false: 201}[full]; resp.StatusCode != want {
-			t.Errorf("full is %v: the fault rule is answered %d, want %d", full, resp.StatusCode, want)
-		}
+		c.call(t, "POST", "/faults", `{"name": "one", "effect": {"kind": "drop"}}`, map[bool]int{true: 500, false: 201}[full])
 	}
 }

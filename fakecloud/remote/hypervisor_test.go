@@ -22,11 +22,7 @@ func controlURL(t *testing.T, c *fakecloud.Cloud) string {
 	if url := c.ControlURL(); url != "" {
 		return url
 	}
-	url, err := c.StartControl(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return url
+	return must[string](t)(c.StartControl(t.Context(), ""))
 }
 
 // eachHypervisor runs a test with both kinds of sessions.
@@ -44,9 +40,7 @@ type world struct {
 func (w *world) attach() hypervisor.Session {
 	w.Helper()
 	s, err := w.is.AttachHypervisor(w.Context(), hypervisor.Options{Name: "test"})
-	if err != nil {
-		w.Fatal(err)
-	}
+	ok(w, err)
 	w.T.Cleanup(s.Close)
 	return s
 }
@@ -57,18 +51,14 @@ func (w *world) create(name string) hcloud.ServerCreateResult {
 		Name: name, ServerType: &hcloud.ServerType{Name: "cpx22"}, Image: &hcloud.Image{Name: "debian-12"}, UserData: "#!/bin/sh",
 		Location: &hcloud.Location{Name: "nbg1"}, Labels: map[string]string{"role": "worker"},
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
+	ok(w, err)
 	return res
 }
 
 func (w *world) powerOff(s *hcloud.Server) *hcloud.Action {
 	w.Helper()
 	a, _, err := w.Client().Server.Poweroff(w.Context(), s)
-	if err != nil {
-		w.Fatal(err)
-	}
+	ok(w, err)
 	return a
 }
 
@@ -83,9 +73,7 @@ func (w *world) next(s hypervisor.Session, command string) hypervisor.Task {
 
 func (w *world) complete(s hypervisor.Session, command string, failure error) {
 	w.Helper()
-	if err := s.Complete(w.Context(), w.next(s, command).Action, failure); err != nil {
-		w.Fatal(err)
-	}
+	ok(w, s.Complete(w.Context(), w.next(s, command).Action, failure))
 }
 
 func (w *world) wantStatus(s *hcloud.Server, want hcloud.ServerStatus) {
@@ -113,16 +101,12 @@ func TestActionsEndAsTheHypervisorSays(t *testing.T) {
 			task.Runs {
 			t.Errorf("%+v", task)
 		}
-		if err := h.Complete(t.Context(), task.Action, nil); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, h.Complete(t.Context(), task.Action, nil))
 		w.wantStatus(res.Server, hcloud.ServerStatusStarting)
 		if task = w.next(h, hypervisor.CommandStart); !task.Runs {
 			t.Errorf("%+v", task)
 		}
-		if err := h.Complete(t.Context(), task.Action, nil); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, h.Complete(t.Context(), task.Action, nil))
 		w.wantStatus(res.Server, hcloud.ServerStatusRunning)
 		if err := h.Complete(t.Context(), task.Action, nil); !errors.Is(err, hypervisor.ErrNoTask) {
 			t.Errorf("completed twice: %v", err)
@@ -152,9 +136,7 @@ func TestGuestsThatStartAndStopByThemselves(t *testing.T) {
 			t.Errorf("%+v", ms)
 		}
 		for _, running := range []bool{false, true} {
-			if err := h.Report(t.Context(), server.ID, running); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, h.Report(t.Context(), server.ID, running))
 			w.wantStatus(server, map[bool]hcloud.ServerStatus{false: hcloud.ServerStatusOff, true: hcloud.ServerStatusRunning}[running])
 		}
 		if err := h.Report(t.Context(), 7, true); !errors.Is(err, hypervisor.ErrNoGuest) {
@@ -258,9 +240,7 @@ func TestALostConnectionIsNoticedOnBothSides(t *testing.T) {
 	})
 	h, err := remote.New(c.ControlURL(), remote.WithHTTPClient(&http.Client{Transport: transport})).AttachHypervisor(t.Context(),
 		hypervisor.Options{Name: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	w.powerOff(server)
 	w.next(h, hypervisor.CommandStop)
 	stop()
@@ -285,9 +265,7 @@ func TestSilenceIsALostConnection(t *testing.T) {
 	}))
 	t.Cleanup(silent.Close)
 	h, err := remote.New(silent.URL).AttachHypervisor(t.Context(), hypervisor.Options{Name: "test", Ping: 300 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	if _, err := h.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "no message for") {
 		t.Errorf("%v", err)
 	}

@@ -24,14 +24,10 @@ func TestTheWireFormat(t *testing.T) {
 	send := func(method, path, body string, status int) map[string]any {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		defer func() { _ = resp.Body.Close() }()
 		b, _ := io.ReadAll(resp.Body)
 		var out map[string]any
@@ -43,14 +39,10 @@ func TestTheWireFormat(t *testing.T) {
 
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/hypervisors",
 		strings.NewReader(`{"name": "wire", "selector": "role=worker", "task_timeout": "1m", "grace": "2s", "ping": "10ms"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	lines := bufio.NewReader(resp.Body)
 	next := func(types ...string) map[string]any {

@@ -67,13 +67,7 @@ type controls interface {
 // ways are the ways to control a cloud. They must agree.
 var ways = map[string]func(*testing.T, *fakecloud.Cloud) controls{
 	"direct": func(_ *testing.T, c *fakecloud.Cloud) controls { return c },
-	"remote": func(t *testing.T, c *fakecloud.Cloud) controls {
-		url, err := c.StartControl(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return remote.New(url + "/")
-	},
+	"remote": func(t *testing.T, c *fakecloud.Cloud) controls { return remote.New(controlURL(t, c) + "/") },
 }
 
 // each runs a test with a new cloud for each way to control it.
@@ -93,14 +87,12 @@ func each(t *testing.T, test func(*testing.T, *fakecloud.Cloud, controls)) {
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		return v
 	}
 }
 
-func ok(t *testing.T, err error) {
+func ok(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -477,6 +469,9 @@ func TestSettingsAndStateAreTheSame(t *testing.T) {
 		_, err := c.Start(ctx, "")
 		ok(t, err)
 		ok(t, r.Ready(ctx))
+		if _, _, err := r.AddProject(ctx, "other", c.Token()); err == nil || !strings.Contains(err.Error(), "exists already") {
+			t.Errorf("a project with the token of another one: %v", err)
+		}
 		if l := must[[]fakecloud.Project](t)(r.Projects(ctx)); len(l) != 1 || l[0].ID != fakecloud.DefaultProject {
 			t.Errorf("%+v", l)
 		}

@@ -30,10 +30,7 @@ func newJob(t *testing.T, inputs map[string]string) *job {
 	if runtime.GOOS == "windows" {
 		t.Skip("bash is another system's there")
 	}
-	text, err := os.ReadFile("../../action.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../action.yml"))(t)
 	var action struct {
 		Inputs map[string]struct{ Default string }
 		Runs   struct {
@@ -43,9 +40,7 @@ func newJob(t *testing.T, inputs map[string]string) *job {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(text, &action); err != nil {
-		t.Fatal(err)
-	}
+	check(t, yaml.Unmarshal(text, &action))
 	if len(action.Runs.Steps) != 1 || action.Runs.Steps[0].Run != `"$GITHUB_ACTION_PATH/action.sh"` {
 		t.Fatalf("action.yml has other steps: %+v", action.Runs.Steps)
 	}
@@ -90,10 +85,7 @@ func (j *job) bash(script string, env ...string) (string, error) {
 // action runs the step.
 func (j *job) action(env ...string) (string, error) {
 	j.Helper()
-	script, err := filepath.Abs("../../action.sh")
-	if err != nil {
-		j.Fatal(err)
-	}
+	script := must(filepath.Abs("../../action.sh"))(j)
 	return j.bash(quote(script), env...)
 }
 
@@ -113,29 +105,19 @@ func (j *job) later(script string) string {
 
 func (j *job) read(name string) string {
 	j.Helper()
-	text, err := os.ReadFile(j.file(name))
-	if err != nil {
-		j.Fatal(err)
-	}
+	text := must(os.ReadFile(j.file(name)))(j)
 	return string(text)
 }
 
 // release makes a release whose program is that of the test.
 func (j *job) release(version string, sum func([]byte) string) {
 	j.Helper()
-	program, err := os.ReadFile(program())
-	if err != nil {
-		j.Fatal(err)
-	}
+	program := must(os.ReadFile(program()))(j)
 	name := fmt.Sprintf("fakecloud-%s-%s", runtime.GOOS, runtime.GOARCH)
 	folder := filepath.Join(j.file("releases"), version)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		j.Fatal(err)
-	}
+	check(j, os.MkdirAll(folder, 0o700))
 	for name, text := range map[string][]byte{name: program, "SHA256SUMS": []byte("0  other\n" + sum(program) + "  " + name + "\n")} {
-		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
-			j.Fatal(err)
-		}
+		check(j, os.WriteFile(filepath.Join(folder, name), text, 0o600))
 	}
 }
 
@@ -158,10 +140,7 @@ func TestAJobGetsACloudFromTheAction(t *testing.T) {
 			t.Errorf("%s: %s, want %s", path, body, say)
 		}
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, outputs[1]+"/servers", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, outputs[1]+"/servers", nil))(t)
 	req.Header.Set("Authorization", "Bearer job-1") // of a project of its own
 	if resp, err := http.DefaultClient.Do(req); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp, err)
@@ -199,14 +178,9 @@ func TestTheActionRefusesWhatItCannotTrust(t *testing.T) {
 		if err == nil {
 			err = os.Symlink(path, filepath.Join(few, name))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 	}
-	script, err := filepath.Abs("../../action.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must(filepath.Abs("../../action.sh"))(t)
 	if out, err := j.bash("PATH=" + quote(few) + "; . " + quote(script)); err == nil || !strings.Contains(out, "Go is not installed") {
 		t.Errorf("without Go: %v\n%s", err, out)
 	}

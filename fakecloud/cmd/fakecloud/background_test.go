@@ -78,9 +78,7 @@ func (s *shell) state() (state server) {
 	if err == nil {
 		err = json.Unmarshal(text, &state)
 	}
-	if err != nil {
-		s.Fatal(err)
-	}
+	check(s, err)
 	return state
 }
 
@@ -171,17 +169,10 @@ func TestAServerThatWasKilledDoesNotRun(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
 	first := s.start()
-	process, err := os.FindProcess(first.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	process := must(os.FindProcess(first.PID))(t)
+	check(t, process.Kill())
 	lock, err := acquire(t.Context(), s.stateFile+serverLock) // until it is gone
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_ = lock.Close()
 	s.absent()
 	if second := s.start(); second.PID == first.PID || second.Endpoint == "" {
@@ -193,13 +184,9 @@ func TestAServerThatWasKilledDoesNotRun(t *testing.T) {
 func TestAProcessIDThatAnotherProgramHasIsNotStopped(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	if err := os.Mkdir(filepath.Dir(s.stateFile), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(filepath.Dir(s.stateFile), 0o700))
 	p := start(t, nil)
-	if err := (&server{PID: os.Getpid(), Endpoint: p.endpoint, Control: p.control}).write(s.stateFile); err != nil {
-		t.Fatal(err)
-	}
+	check(t, (&server{PID: os.Getpid(), Endpoint: p.endpoint, Control: p.control}).write(s.stateFile))
 	s.absent()
 	if state := s.start(); state.PID == os.Getpid() {
 		t.Errorf("%+v", state)
@@ -248,13 +235,8 @@ func TestTheJournalIsFollowed(t *testing.T) {
 	state := s.start()
 	get(t, state.Endpoint+"/servers?name=earlier")
 	cmd := s.command("journal", "--follow", "--errors")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must(cmd.StdoutPipe())(t)
+	check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	lines := bufio.NewScanner(out)
 	next := func(want string) {
@@ -264,10 +246,7 @@ func TestTheJournalIsFollowed(t *testing.T) {
 		}
 	}
 	next(`GET /v1/servers\?name=earlier 401 unauthorized`)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, state.Endpoint+"/locations", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, state.Endpoint+"/locations", nil))(t)
 	req.Header.Set("Authorization", "Bearer "+state.Token)
 	if resp, err := http.DefaultClient.Do(req); err != nil || resp.StatusCode != http.StatusOK { // is not selected
 		t.Fatal(resp, err)
@@ -286,10 +265,7 @@ func TestACloudIsSteeredFromAShell(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "--speed", "0")
 	cloud := remote.New(p.control)
-	before, err := cloud.Now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must(cloud.Now(t.Context()))(t)
 	for _, step := range []struct {
 		args []string
 		want string // a regular expression; after "error: ", of the error
@@ -351,9 +327,7 @@ func TestNoCommandPrintsControlCharacters(t *testing.T) {
 	s.must("fault", "add", "--name", "a\x1b[2J\u009b", "--operation", "list_servers", "--effect", "drop")
 	file := filepath.Join(t.TempDir(), "a.yaml")
 	text := "name: mine\ndescription: \"\\e]0;title\\n9 forged\"\nchanges: [{limit: {project: 1, kind: server, most: 1}}]\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	started := s.must("scenario", "start", file)
 	listed, faults, summary := s.must("scenario", "list"), s.must("fault", "list"), s.must("status", "--markdown")
 	for out, want := range map[string]string{
@@ -371,14 +345,9 @@ func TestTheSummaryCountsRequestsAndFaults(t *testing.T) {
 	state := s.start()
 	s.must("fault", "add", "--name", "a|b", "--operation", "list_servers", "--effect", "api_error", "--code", "conflict")
 	for _, path := range []string{"/servers", "/servers", "/locations"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, state.Endpoint+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, state.Endpoint+path, nil))(t)
 		req.Header.Set("Authorization", "Bearer "+state.Token)
-		if _, err := http.DefaultClient.Do(req); err != nil {
-			t.Fatal(err)
-		}
+		must(http.DefaultClient.Do(req))(t)
 	}
 	get(t, state.Endpoint+"/nowhere")
 	out := s.must("status", "--markdown")

@@ -60,6 +60,25 @@ var program = sync.OnceValue(func() string {
 	return file
 })
 
+func check(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// must returns what a call has returned. An error ends the test: must(call())(t).
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		check(tb, err)
+		return v
+	}
+}
+
+// did returns the error of a call of hcloud-go.
+func did(_ any, _ *hcloud.Response, err error) error { return err }
+
 // lockedBuffer is a buffer for concurrent use.
 type lockedBuffer struct {
 	mu  sync.Mutex
@@ -149,19 +168,10 @@ func (p running) client(opts ...hcloud.ClientOption) *hcloud.Client {
 
 func get(t *testing.T, url string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
+	resp := must(http.DefaultClient.Do(req))(t)
 	defer func() { _ = resp.Body.Close() }()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(io.ReadAll(resp.Body))(t)
 	return string(b)
 }
 
@@ -216,16 +226,11 @@ func TestASnapshotStartsAnotherCloud(t *testing.T) {
 	order := func(p running, name string) {
 		t.Helper()
 		opts := hcloud.PlacementGroupCreateOpts{Name: name, Type: hcloud.PlacementGroupTypeSpread}
-		if _, _, err := p.client().PlacementGroup.Create(t.Context(), opts); err != nil {
-			t.Fatal(err)
-		}
+		check(t, did(p.client().PlacementGroup.Create(t.Context(), opts)))
 	}
 	names := func(p running) (all string) {
 		t.Helper()
-		groups, err := p.client().PlacementGroup.All(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		groups := must(p.client().PlacementGroup.All(t.Context()))(t)
 		for _, g := range groups {
 			all += g.Name + " "
 		}
@@ -239,9 +244,7 @@ func TestASnapshotStartsAnotherCloud(t *testing.T) {
 	}
 	first := start(t, nil, "--token", "one", "--token", "staging=two")
 	order(first, "kept")
-	if err := snapshot(first, "save", file); err != nil {
-		t.Fatal(err)
-	}
+	check(t, snapshot(first, "save", file))
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file, which has tokens: %v, %v", info.Mode(), err)
 	}
@@ -258,9 +261,7 @@ func TestASnapshotStartsAnotherCloud(t *testing.T) {
 			t.Errorf("token %q: %v", token, err)
 		}
 	}
-	if err := os.WriteFile(file, []byte("hello"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte("hello"), 0o600))
 	for _, err := range []error{snapshot(first, "load", file), newSnapshotFlag(t, file)} {
 		if err == nil || !strings.Contains(err.Error(), "line 1: not a line of a snapshot") {
 			t.Errorf("a file that is not a snapshot: %v", err)
@@ -332,10 +333,7 @@ func TestHTTPSWithASelfSignedCertificate(t *testing.T) {
 	t.Parallel()
 	ca := filepath.Join(t.TempDir(), "ca file.pem")
 	p := start(t, nil, "--tls", "--tls-ca-out", ca)
-	pem, err := os.ReadFile(ca)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pem := must(os.ReadFile(ca))(t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
@@ -424,13 +422,8 @@ func startProcess(tb testing.TB, args ...string) process {
 	p := process{Cmd: exec.CommandContext(tb.Context(), program(), append([]string{"--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"},
 		args...)...), logs: &lockedBuffer{}}
 	p.Env, p.Stderr = append(os.Environ(), "TEST_RUN_FAKECLOUD=1"), p.logs
-	out, err := p.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	out := must(p.StdoutPipe())(tb)
+	check(tb, p.Start())
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if m := exports.FindStringSubmatch(lines.Text()); m != nil {
@@ -477,9 +470,7 @@ func TestASignalStopsTheProcessCleanly(t *testing.T) {
 	defer signal.Stop(handled)
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP} {
 		p := startProcess(t)
-		if err := p.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		check(t, p.Process.Signal(sig))
 		if err := p.Wait(); err != nil || !strings.Contains(p.logs.String(), "msg=stopped") {
 			t.Errorf("%v: %v\n%s", sig, err, p.logs.String())
 		}

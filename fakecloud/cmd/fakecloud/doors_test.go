@@ -15,9 +15,7 @@ import (
 func TestWrongUseOfTheDoorsIsExplained(t *testing.T) {
 	t.Parallel()
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(rules, []byte("- output: a"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(rules, []byte("- output: a"), 0o600))
 	for _, c := range [][2]string{
 		{"exec true", "1 exec: no cloud answers at http://127.0.0.1:1/v1: start one with fakecloud start and unset HCLOUD_ENDPOINT, or " +
 			"name another one with it (dial tcp 127.0.0.1:1: connect: connection refused)"},

@@ -17,9 +17,7 @@ func TestARestartedCloudGivesOutNewIDs(t *testing.T) {
 		defer cloud.Close()
 		s, _, err := cloud.Client().PlacementGroup.Create(t.Context(),
 			hcloud.PlacementGroupCreateOpts{Name: "x", Type: hcloud.PlacementGroupTypeSpread})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return s.PlacementGroup.ID
 	}
 	before, after := id(start), id(start.Add(time.Second))

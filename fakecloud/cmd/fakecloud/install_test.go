@@ -14,10 +14,7 @@ import (
 // page returns the blocks of a language below a heading of INSTALL.md.
 func page(t *testing.T, heading, language string) (blocks []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../INSTALL.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../INSTALL.md"))(t)
 	_, section, _ := strings.Cut(string(text), "\n## "+heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, m := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(section, -1) {
@@ -36,9 +33,7 @@ func TestThePageWorksInAShell(t *testing.T) {
 		t.Skip("the page is for another shell")
 	}
 	bin := t.TempDir()
-	if err := os.Symlink(program(), filepath.Join(bin, "fakecloud")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Symlink(program(), filepath.Join(bin, "fakecloud")))
 	script := "set -eu\n"
 	commands := 0
 	for line := range strings.Lines(page(t, "A shell", "console")[0]) {
@@ -69,10 +64,7 @@ func TestThePageWorksInAShell(t *testing.T) {
 // The test of the page is one that runs.
 func TestThePageShowsATestThatRuns(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../fakecloudtest/fakecloudtest_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../fakecloudtest/fakecloudtest_test.go"))(t)
 	if block := page(t, "Go", "go")[0]; !strings.Contains(string(text), "\n"+block) {
 		t.Errorf("fakecloudtest_test.go does not have the test of INSTALL.md:\n%s", block)
 	}

@@ -47,9 +47,7 @@ func testKilledPrograms(t *testing.T, args []string) {
 	for _, part := range parts {
 		p := startProcess(t, args...)
 		// A server whose deletion was acknowledged is shown until the action ends.
-		if err := remote.New(p.control).AwaitIdle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, remote.New(p.control).AwaitIdle(t.Context()))
 		for _, w := range all {
 			w.reach(p)
 			w.compare(t)
@@ -129,9 +127,7 @@ func (r *reader) read(t *testing.T, p process) error {
 func (r *reader) compare(t *testing.T, p process, writers []*writer) {
 	t.Helper()
 	before := r.latest
-	if err := r.read(t, p); err != nil {
-		t.Fatal(err)
-	}
+	check(t, r.read(t, p))
 	has, deletes := map[int64]bool{}, map[string]bool{}
 	for _, s := range r.latest {
 		has[s.ID] = true
@@ -273,17 +269,11 @@ func (w *writer) remove(ctx context.Context, name string) error {
 func (w *writer) compare(t *testing.T) {
 	t.Helper()
 	has := map[string]string{}
-	servers, err := w.client.Server.All(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	servers := must(w.client.Server.All(t.Context()))(t)
 	for _, s := range servers {
 		has[s.Name] = s.Labels["v"]
 	}
-	zones, err := w.client.Zone.All(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	zones := must(w.client.Zone.All(t.Context()))(t)
 	for _, z := range zones {
 		if !strings.HasPrefix(z.Name, w.name+"-") {
 			continue

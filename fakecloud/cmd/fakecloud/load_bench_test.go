@@ -102,19 +102,12 @@ func newSides(b *testing.B, servers int) (ours, bare *side, get string) {
 		a.Create = ours.ask(b, http.MethodPost, "/servers", ours.nextServer())
 	}
 	var created struct{ Server struct{ ID int64 } }
-	if err := json.Unmarshal(a.Create.Body, &created); err != nil {
-		b.Fatal(err)
-	}
+	check(b, json.Unmarshal(a.Create.Body, &created))
 	get = fmt.Sprintf("/servers/%d", created.Server.ID)
 	a.Get, a.List = ours.ask(b, http.MethodGet, get, ""), ours.ask(b, http.MethodGet, listPath, "")
-	text, err := json.Marshal(a)
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := must(json.Marshal(a))(b)
 	file := b.TempDir() + "/replies"
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	check(b, os.WriteFile(file, text, 0o600))
 	return ours, newSide(b, servers, baselinePrefix+file), get
 }
 
@@ -122,15 +115,9 @@ func newSide(b *testing.B, created int, args ...string) *side {
 	b.Helper()
 	s := &side{process: startProcess(b, args...), created: created}
 	b.Cleanup(func() { s.kill() })
-	endpoint, err := url.Parse(s.endpoint)
-	if err != nil {
-		b.Fatal(err)
-	}
+	endpoint := must(url.Parse(s.endpoint))(b)
 	for range maxClients {
-		c, err := new(net.Dialer).DialContext(b.Context(), "tcp", endpoint.Host)
-		if err != nil {
-			b.Fatal(err)
-		}
+		c := must(new(net.Dialer).DialContext(b.Context(), "tcp", endpoint.Host))(b)
 		b.Cleanup(func() { _ = c.Close() })
 		s.connections = append(s.connections, connection{c, bufio.NewReaderSize(c, 64<<10)})
 	}
@@ -152,15 +139,9 @@ func (s *side) nextServer() string {
 // ask sends a request and returns the answer.
 func (p process) ask(b *testing.B, method, path, body string) reply {
 	b.Helper()
-	r, err := http.NewRequestWithContext(b.Context(), method, p.endpoint+path, strings.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
-	}
+	r := must(http.NewRequestWithContext(b.Context(), method, p.endpoint+path, strings.NewReader(body)))(b)
 	r.Header.Set("Authorization", "Bearer "+p.token)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		b.Fatal(err)
-	}
+	resp := must(http.DefaultClient.Do(r))(b)
 	text, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	if resp.StatusCode >= 300 {

@@ -16,10 +16,7 @@ import (
 // silentServer accepts connections and answers none. It closes came when a request has come.
 func silentServer(t *testing.T, came chan struct{}) string {
 	t.Helper()
-	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	socket := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = socket.Close() })
 	go func() {
 		conn, err := socket.Accept()
@@ -39,13 +36,8 @@ func TestTheLogOfAServerIsFollowedUntilItsEnd(t *testing.T) {
 	s := newShell(t)
 	state := s.start("--log-level", "debug")
 	cmd := s.command("logs", "--follow")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must(cmd.StdoutPipe())(t)
+	check(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	next := func(want string) {
 		t.Helper()
@@ -157,10 +149,7 @@ func TestTheDoctorNamesWhatIsMissing(t *testing.T) {
 // The Go that the doctor asks for is that of the module.
 func TestTheDoctorAsksForTheGoOfTheModule(t *testing.T) {
 	t.Parallel()
-	mod, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := must(os.ReadFile("../../go.mod"))(t)
 	for _, tool := range tools {
 		if tool.name == "go" && !strings.Contains(string(mod), "\ngo "+strings.TrimPrefix(tool.least, "go")+".") {
 			t.Errorf("%s is not that of go.mod", tool.least)

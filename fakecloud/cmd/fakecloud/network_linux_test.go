@@ -62,13 +62,8 @@ func newClusterNetwork(t *testing.T) *clusterNetwork {
 		"--router-interface", "eth0", "--router-network", "cluster", "--metadata", "169.254.169.254:80")
 	c.process.Env = append(os.Environ(), "TEST_RUN_FAKECLOUD=1")
 	c.process.Stderr = c.logs
-	out, err := c.process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cloud.Start(c.process); err != nil {
-		t.Fatal(err)
-	}
+	out := must(c.process.StdoutPipe())(t)
+	check(t, c.cloud.Start(c.process))
 	t.Cleanup(func() {
 		// The end of the context kills the process too late if this is the last test.
 		_ = c.process.Process.Kill()
@@ -96,22 +91,16 @@ func (c *clusterNetwork) seed() (*hcloud.Network, []*hcloud.Server) {
 		Name: "cluster", IPRange: ipRange,
 		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipRange, NetworkZone: "eu-central"}},
 	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	check(c.t, err)
 	var servers []*hcloud.Server
 	for i, a := range nodeAddrs {
 		result, _, err := c.client.Server.Create(c.t.Context(), hcloud.ServerCreateOpts{
 			Name: fmt.Sprintf("node-%d", i+1), ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"},
 			Location: &hcloud.Location{Name: "fsn1"}, UserData: "#cloud-config",
 		})
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		if _, _, err = c.client.Server.AttachToNetwork(c.t.Context(), result.Server, hcloud.ServerAttachToNetworkOpts{Network: network,
-			IP: a.Addr().AsSlice()}); err != nil {
-			c.t.Fatal(err)
-		}
+		check(c.t, err)
+		check(c.t, did(c.client.Server.AttachToNetwork(c.t.Context(), result.Server, hcloud.ServerAttachToNetworkOpts{Network: network,
+			IP: a.Addr().AsSlice()})))
 		servers = append(servers, result.Server)
 	}
 	return network, servers
@@ -125,16 +114,12 @@ func route(node int) hcloud.NetworkRoute {
 
 func (c *clusterNetwork) addRoute(n *hcloud.Network, node int) {
 	c.t.Helper()
-	if _, _, err := c.client.Network.AddRoute(c.t.Context(), n, hcloud.NetworkAddRouteOpts{Route: route(node)}); err != nil {
-		c.t.Fatal(err)
-	}
+	check(c.t, did(c.client.Network.AddRoute(c.t.Context(), n, hcloud.NetworkAddRouteOpts{Route: route(node)})))
 }
 
 func (c *clusterNetwork) deleteRoute(n *hcloud.Network, node int) {
 	c.t.Helper()
-	if _, _, err := c.client.Network.DeleteRoute(c.t.Context(), n, hcloud.NetworkDeleteRouteOpts{Route: route(node)}); err != nil {
-		c.t.Fatal(err)
-	}
+	check(c.t, did(c.client.Network.DeleteRoute(c.t.Context(), n, hcloud.NetworkDeleteRouteOpts{Route: route(node)})))
 }
 
 // await calls f until it returns nil.
@@ -220,9 +205,7 @@ func TestPodsReachEachOtherOnlyOverTheCloudsRoutes(t *testing.T) {
 	c.await("one route deleted", fails(syscall.ENETUNREACH))
 	c.addRoute(network, 1)
 	c.await("both routes again", works)
-	if _, _, err := c.client.Server.DeleteWithResult(t.Context(), servers[1]); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.client.Server.DeleteWithResult(t.Context(), servers[1])))
 	c.await("a route whose gateway is gone", fails(syscall.EHOSTUNREACH))
 }
 
@@ -234,9 +217,7 @@ func TestAFloatingIPLeadsToTheGuestOfTheServerThatHasIt(t *testing.T) {
 	created, _, err := c.client.FloatingIP.Create(t.Context(), hcloud.FloatingIPCreateOpts{
 		Type: hcloud.FloatingIPTypeIPv4, HomeLocation: &hcloud.Location{Name: "fsn1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	floating, _ := netip.AddrFromSlice(created.FloatingIP.IP.To4())
 	at := netip.AddrPortFrom(floating, 80)
 	for i, n := range c.nodes { // both have configured it, as for a failover
@@ -251,14 +232,10 @@ func TestAFloatingIPLeadsToTheGuestOfTheServerThatHasIt(t *testing.T) {
 	}
 	c.await("new", unreachable)
 	for _, s := range servers {
-		if _, _, err := c.client.FloatingIP.Assign(t.Context(), created.FloatingIP, s); err != nil {
-			t.Fatal(err)
-		}
+		check(t, did(c.client.FloatingIP.Assign(t.Context(), created.FloatingIP, s)))
 		c.await("assigned to "+s.Name, answers(c.host, netip.Addr{}, at, s.Name))
 	}
-	if _, _, err := c.client.FloatingIP.Unassign(t.Context(), created.FloatingIP); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.client.FloatingIP.Unassign(t.Context(), created.FloatingIP)))
 	c.await("unassigned", unreachable)
 }
 
@@ -279,13 +256,9 @@ func TestALoadBalancerHasAddressesOfTheNodesNetwork(t *testing.T) {
 			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(80), DestinationPort: new(30080),
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	lb, _, err := c.client.LoadBalancer.GetByID(t.Context(), result.LoadBalancer.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	public, _ := netip.AddrFromSlice(lb.PublicNet.IPv4.IP.To4())
 	private, _ := netip.AddrFromSlice(lb.PrivateNet[0].IP.To4())
 	if public.String() != "172.30.100.1" || private.String() != "172.30.1.0" {
@@ -296,10 +269,8 @@ func TestALoadBalancerHasAddressesOfTheNodesNetwork(t *testing.T) {
 			c.await("an answer through "+at.String(), answers(from, netip.Addr{}, netip.AddrPortFrom(at, 80), cloudAddr.Addr().String()))
 		}
 	}
-	if _, _, err := c.client.LoadBalancer.DetachFromNetwork(t.Context(), lb,
-		hcloud.LoadBalancerDetachFromNetworkOpts{Network: network}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.client.LoadBalancer.DetachFromNetwork(t.Context(), lb,
+		hcloud.LoadBalancerDetachFromNetworkOpts{Network: network})))
 	gone := func(a netip.Addr) func(context.Context) error {
 		return func(context.Context) error {
 			if c.cloud.HasAddress("eth0", a) {
@@ -312,9 +283,7 @@ func TestALoadBalancerHasAddressesOfTheNodesNetwork(t *testing.T) {
 	if !c.cloud.HasAddress("eth0", public) {
 		t.Error("the public address is removed, too")
 	}
-	if _, _, err := c.client.LoadBalancer.DeleteWithResult(t.Context(), lb); err != nil {
-		t.Fatal(err)
-	}
+	check(t, did(c.client.LoadBalancer.DeleteWithResult(t.Context(), lb)))
 	c.await("the public address is removed", gone(public))
 }
 
@@ -324,19 +293,10 @@ func TestEachNodeReadsItsOwnMetadata(t *testing.T) {
 	_, servers := c.seed()
 	read := func(from *netlab.Namespace, path string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://169.254.169.254/hetzner/v1/"+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := from.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://169.254.169.254/hetzner/v1/"+path, nil))(t)
+		resp := must(from.Client().Do(r))(t)
 		defer func() { _ = resp.Body.Close() }()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must(io.ReadAll(resp.Body))(t)
 		return resp.StatusCode, string(b)
 	}
 	for i, n := range c.nodes {
@@ -366,9 +326,7 @@ func TestTheProgramLeavesNothingOnTheMachine(t *testing.T) {
 	result, _, err := c.client.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
 		Name: "web", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	lb, _ := netip.AddrFromSlice(result.LoadBalancer.PublicNet.IPv4.IP.To4())
 	metadata := netip.MustParseAddr("169.254.169.254")
 	state := func() string {
@@ -383,9 +341,7 @@ func TestTheProgramLeavesNothingOnTheMachine(t *testing.T) {
 		}
 		return nil
 	})
-	if err := c.process.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.process.Process.Signal(syscall.SIGTERM))
 	_, _ = io.Copy(io.Discard, c.output)
 	if err := c.process.Wait(); err != nil {
 		t.Error(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/recording"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 func newRecordCommand() *cobra.Command {
@@ -91,7 +92,7 @@ func recordAPI(ctx context.Context, target *url.URL, listen, dir string, out io.
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(socket) }()
-	if _, err := fmt.Fprintf(out, "export HCLOUD_ENDPOINT=http://%s%s\n", reachableAddress(socket.Addr()), recording.BasePath); err != nil {
+	if _, err := fmt.Fprintf(out, "export HCLOUD_ENDPOINT=http://%s%s\n", wire.Reachable(socket.Addr()), recording.BasePath); err != nil {
 		return err
 	}
 	select {
@@ -104,14 +105,6 @@ func recordAPI(ctx context.Context, target *url.URL, listen, dir string, out io.
 	n, closeErr := recorder.Close()
 	log.Info("recorded", "exchanges", n, "file", filepath.Join(dir, recording.FileName), "next", "look at it, then fakecloud verify "+dir)
 	return errors.Join(err, closeErr)
-}
-
-// reachableAddress returns an address that a client on this machine can connect to.
-func reachableAddress(a net.Addr) string {
-	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
-	}
-	return a.String()
 }
 
 func newVerifyCommand() *cobra.Command {

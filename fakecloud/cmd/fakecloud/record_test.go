@@ -109,9 +109,7 @@ func TestAClientIsRecordedAndReplayed(t *testing.T) {
 		t.Errorf("%s, %v", asJSON, err)
 	}
 	changed := bytes.Replace(text, []byte(`"placement_groups":[`), []byte(`"placement_groups":[],"old":[`), 1)
-	if err := os.WriteFile(file, changed, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, changed, 0o600))
 	if out, status := runVerify(t, dir); status != 1 || !strings.Contains(out, "GET /placement_groups: missing field at old") {
 		t.Errorf("%d: %s", status, out)
 	}
@@ -123,9 +121,7 @@ func TestBadInputOfRecordAndVerify(t *testing.T) {
 	if out, status := runVerify(t, dir); status != 2 || !strings.Contains(out, recording.FileName) {
 		t.Errorf("without a recording: %d %s", status, out)
 	}
-	if err := os.WriteFile(filepath.Join(dir, recording.FileName), []byte("{}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(dir, recording.FileName), []byte("{}\n"), 0o600))
 	for _, args := range [][]string{{dir}, {}, {dir, dir}, {dir, "--nothing"}} {
 		if out, status := runVerify(t, args...); status != 2 {
 			t.Errorf("%v: %d %s", args, status, out)
@@ -133,9 +129,7 @@ func TestBadInputOfRecordAndVerify(t *testing.T) {
 	}
 	nothing := `{"format":"fakecloud-recording","version":1,"target":"other","started":"2026-11-20T12:00:00Z"}`
 	for _, more := range []string{"", "\n" + `{"seq":1,"at_ms":0,"end_ms":0,"method":"GET","path":"/servers","status":0}`} {
-		if err := os.WriteFile(filepath.Join(dir, recording.FileName), []byte(nothing+more), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(dir, recording.FileName), []byte(nothing+more), 0o600))
 		out, status := runVerify(t, dir)
 		if status != 2 || !strings.Contains(out, "0 replayed") || !strings.Contains(out, "proves nothing") {
 			t.Errorf("%q: %d %s", more, status, out)

@@ -16,10 +16,7 @@ var curl = regexp.MustCompile(`(?m)^\$ curl (?:-X ([A-Z]+) )?(?:-H Content-Type:
 func TestThePagesRehearseAnIncident(t *testing.T) {
 	t.Parallel()
 	for _, page := range []string{"README.md", "INCIDENTS.md"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(filepath.Join("..", "..", page)))(t)
 		p := start(t, nil)
 		commands := curl.FindAllStringSubmatch(string(text), -1)
 		if len(commands) != 3 {
@@ -30,15 +27,9 @@ func TestThePagesRehearseAnIncident(t *testing.T) {
 			if method == "" && c[2] != "" {
 				method = http.MethodPost
 			}
-			req, err := http.NewRequestWithContext(t.Context(), method, p.control+c[3], strings.NewReader(c[2]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must(http.NewRequestWithContext(t.Context(), method, p.control+c[3], strings.NewReader(c[2])))(t)
 			req.Header.Set("Content-Type", "application/json")
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := must(http.DefaultClient.Do(req))(t)
 			_ = resp.Body.Close()
 			if resp.StatusCode >= 300 {
 				t.Errorf("%s: %s: %s", page, c[0], resp.Status)

@@ -81,22 +81,13 @@ func (v *vault) request(method, url string, body any) (int, string) {
 	if body != nil && !raw {
 		text = marshalled(body)
 	}
-	req, err := http.NewRequestWithContext(v.Context(), method, url, strings.NewReader(text))
-	if err != nil {
-		v.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(v.Context(), method, url, strings.NewReader(text)))(v)
 	req.Header.Set("Authorization", "Bearer "+v.token)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "first-secret-token-0123456789/1.0")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		v.Fatal(err)
-	}
+	resp := must(http.DefaultClient.Do(req))(v)
 	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		v.Fatal(err)
-	}
+	answer := must(io.ReadAll(resp.Body))(v)
 	return resp.StatusCode, string(answer)
 }
 
@@ -125,14 +116,8 @@ func (v *vault) do(method, path string, body any, key string) string {
 // followEvents copies the stream of events of a control API until the test ends.
 func followEvents(tb testing.TB, control string, to io.Writer) {
 	tb.Helper()
-	req, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, control+"/events", nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(tb.Context(), http.MethodGet, control+"/events", nil))(tb)
+	resp := must(http.DefaultClient.Do(req))(tb)
 	go func() {
 		_, _ = io.Copy(to, resp.Body)
 		_ = resp.Body.Close()
@@ -154,21 +139,12 @@ func (v *vault) await(b *lockedBuffer, text string) {
 // keyPair returns a certificate and its key.
 func keyPair(t *testing.T) (certificate, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	now := time.Now()
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
 		DNSNames: []string{"example.com"}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
+	pkcs8 := must(x509.MarshalPKCS8PrivateKey(private))(t)
 	encode := func(kind string, b []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
 	}
@@ -344,10 +320,7 @@ func (v *vault) outputs() {
 		v.search("GET "+path, text)
 	}
 	v.exchanges()
-	resp, err := http.Get(v.control + "/events?snapshot=true")
-	if err != nil {
-		v.Fatal(err)
-	}
+	resp := must(http.Get(v.control + "/events?snapshot=true"))(v)
 	var snapshot lockedBuffer
 	go func() {
 		_, _ = io.Copy(&snapshot, resp.Body)
@@ -372,14 +345,9 @@ func (v *vault) knowsAllSecretFields() {
 		v.Log("without the API document, new fields are not noticed: ", err)
 		return
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		v.Fatal(err)
-	}
+	text := must(os.ReadFile(path))(v)
 	var document any
-	if err := json.Unmarshal(text, &document); err != nil {
-		v.Fatal(err)
-	}
+	check(v, json.Unmarshal(text, &document))
 	suspicious := regexp.MustCompile(`password|secret|token|key|user_data|private|tsig|credential|wss`)
 	var walk func(any)
 	walk = func(x any) {

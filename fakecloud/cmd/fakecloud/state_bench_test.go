@@ -52,9 +52,7 @@ func BenchmarkStartWithState(b *testing.B) {
 	dir := b.TempDir()
 	s := newSide(b, 0, "--state", dir, "--rate-limit", "0", "--actions", "instant")
 	s.round(b, load{creates: 10, perRound: servers}, maxClients, "")
-	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
-		b.Fatal(err)
-	}
+	check(b, s.Process.Signal(syscall.SIGTERM))
 	_ = s.Wait()
 	best := time.Hour
 	for b.Loop() {

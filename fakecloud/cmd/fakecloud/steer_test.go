@@ -18,9 +18,7 @@ func FuzzAFlagWinsOverJSON(f *testing.F) {
 		var rule fault.Rule
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		addRule(flags, &rule)
-		if err := flags.Parse([]string{"--name=a", "--latency=3s"}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, flags.Parse([]string{"--name=a", "--latency=3s"}))
 		if err := readRule(text, &rule, flags); err != nil {
 			return
 		}

@@ -43,9 +43,7 @@ func withoutTerraform(t *testing.T, why string) {
 func prepare(t *testing.T) terraformFolder {
 	t.Helper()
 	f := terraformFolder{path: filepath.Join(t.TempDir(), "module")}
-	if err := os.CopyFS(f.path, os.DirFS(module)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.CopyFS(f.path, os.DirFS(module)))
 	for _, name := range []string{"terraform", "tofu"} {
 		if path, err := exec.LookPath(name); err == nil && f.program == "" {
 			f.program = path
@@ -73,14 +71,9 @@ func TestTheTerraformModule(t *testing.T) {
 	cloud := fakecloudtest.New(t)
 	fakecloudtest.Env(t, cloud)
 	f := prepare(t)
-	if _, err := f.terraform(t, "test"); err != nil {
-		t.Fatal(err)
-	}
+	must(f.terraform(t, "test"))(t)
 	created := func() int {
-		n, err := cloud.Journal().Count(t.Context(), journal.Filter{Operation: "create_server"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must(cloud.Journal().Count(t.Context(), journal.Filter{Operation: "create_server"}))(t)
 		return n
 	}
 	if n := created(); n != 3 {
@@ -94,9 +87,7 @@ func TestTheTerraformModule(t *testing.T) {
 	if out, err := f.terraform(t, "test", "-var=server_type=cx99"); err == nil || !strings.Contains(out, "cx99") {
 		t.Errorf("the type cx99 is accepted: %v", err)
 	}
-	if _, err := f.terraform(t, "apply", "-auto-approve", "-input=false"); err != nil {
-		t.Fatal(err)
-	}
+	must(f.terraform(t, "apply", "-auto-approve", "-input=false"))(t)
 	if _, err := f.terraform(t, "plan", "-detailed-exitcode", "-input=false"); err != nil {
 		t.Errorf("the second plan is not empty: %v", err)
 	}
@@ -120,10 +111,7 @@ func TestTheTerraformModuleIsFormatted(t *testing.T) {
 // TestThePageShowsTheTestsOfTheModule compares the block of the page with the file that it shows the beginning of.
 func TestThePageShowsTheTestsOfTheModule(t *testing.T) {
 	t.Parallel()
-	tests, err := os.ReadFile(filepath.Join(module, "tests", "web.tftest.hcl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tests := must(os.ReadFile(filepath.Join(module, "tests", "web.tftest.hcl")))(t)
 	block := strings.TrimPrefix(page(t, "Terraform", "hcl")[0], "# tests/web.tftest.hcl\n")
 	shown, ok := strings.CutSuffix(block, "}\n") // the run has more assertions
 	if _, text, found := strings.Cut(string(tests), "\n\n"); !ok || !found || !strings.HasPrefix(text, shown) {

@@ -33,9 +33,7 @@ func TestMessagesSayWhatToDo(t *testing.T) {
 	p := start(t, nil)
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
-	if err := os.WriteFile(text, []byte("hello"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(text, []byte("hello"), 0o600))
 	api := strings.TrimSuffix(strings.TrimPrefix(p.endpoint, "http://"), "/v1")
 	fields := strings.NewReplacer("{control}", p.control, "{api}", api, "{dir}", dir, "{text}", text, "{none}", "127.0.0.1:1")
 	for _, m := range []struct {
@@ -139,9 +137,7 @@ func TestAnInterruptIsCalledOne(t *testing.T) {
 	cmd.Args = append(cmd.Args, silentServer(t, hung))
 	var logs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &logs, &logs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, cmd.Start())
 	<-hung
 	_ = cmd.Process.Signal(os.Interrupt)
 	_ = cmd.Wait()

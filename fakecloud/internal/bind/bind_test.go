@@ -36,10 +36,15 @@ type request struct {
 	Long   string            `json:"long" check:"len=0:5000"`
 }
 
+func read(ctx context.Context, body []byte, out any, day string) error {
+	_, err := Unread(ctx, body, out, day)
+	return err
+}
+
 func TestAllFieldsArrive(t *testing.T) {
 	t.Parallel()
 	var got request
-	err := JSON(t.Context(), []byte(`{
+	err := read(t.Context(), []byte(`{
 		"name": "a.b", "type": 7, "count": 5.0, "flag": false, "labels": {"a": "b"}, "ids": [1, 2],
 		"inner": {"port": 80, "kind": "tcp"}, "list": [{"port": 1}], "ip": "10.0.0.1", "range": "10.0.0.0/8",
 		"text": "äöüß", "dns_ptr": null, "unknown": {"is": "ignored"}, "ignored": 1}`), &got, "")
@@ -99,7 +104,7 @@ func TestTheErrorNamesEveryWrongField(t *testing.T) {
 			maps.Copy(in, ok)
 			maps.Copy(in, tc.set)
 			body, _ := json.Marshal(in)
-			err := JSON(t.Context(), body, new(request), "")
+			err := read(t.Context(), body, new(request), "")
 			var e *cloud.Error
 			if err != nil && !errors.As(err, &e) {
 				t.Fatalf("not an API error: %v", err)
@@ -128,12 +133,12 @@ func TestOtherBodiesThanObjectsAreJSONErrors(t *testing.T) {
 	for _, body := range []string{`{`, `[]`, `1`, `"a"`, `null`, `{"name": "a"} {}`, `{"name":}`, "\xff", `{"a":1,}`,
 		strings.Repeat("[", 1<<16)} {
 		var e *cloud.Error
-		if err := JSON(t.Context(), []byte(body), new(request), ""); !errors.As(err, &e) || e.Code != "json_error" || e.Status != 400 {
+		if err := read(t.Context(), []byte(body), new(request), ""); !errors.As(err, &e) || e.Code != "json_error" || e.Status != 400 {
 			t.Errorf("%.20q: %v", body, err)
 		}
 	}
 	var e *cloud.Error
-	if err := JSON(t.Context(), nil, new(request), ""); !errors.As(err, &e) || e.Code != "invalid_input" {
+	if err := read(t.Context(), nil, new(request), ""); !errors.As(err, &e) || e.Code != "invalid_input" {
 		t.Errorf("no body: %v, want the required fields", err)
 	}
 }
@@ -148,7 +153,7 @@ func TestHalvesOfSurrogatePairsAreJSONErrors(t *testing.T) {
 		for _, body := range []string{`{"name": "a", "type": "t", "note": "` + text + `"}`, `{"name": "a", "type": "t", "` + text +
 			`": 1}`} {
 			var e *cloud.Error
-			err := JSON(t.Context(), []byte(body), new(request), "")
+			err := read(t.Context(), []byte(body), new(request), "")
 			if errors.As(err, &e); want && err != nil || !want && (e == nil || e.Code != "json_error") {
 				t.Errorf("%s: %v", body, err)
 			}
@@ -168,7 +173,7 @@ func TestBindingEndsWhenTheClientHasLeft(t *testing.T) {
 			"labels": `{"name": "a", "type": "t", "labels": {` + manyLabels(n) + `}}`,
 		} {
 			var e *cloud.Error
-			if err := JSON(gone, []byte(body), new(request), ""); want == "" && err != nil || want != "" &&
+			if err := read(gone, []byte(body), new(request), ""); want == "" && err != nil || want != "" &&
 				(!errors.As(err, &e) || e.Code != want) {
 				t.Errorf("%d %s: %v, want %q", n, name, err, want)
 			}
@@ -196,14 +201,14 @@ func TestAFieldIsUnknownOutsideOfItsDays(t *testing.T) {
 	} {
 		var got request
 		body := []byte(`{"came": 1, "went": 2}`)
-		if err := JSON(t.Context(), body, &got, day); err != nil || got != want {
+		if err := read(t.Context(), body, &got, day); err != nil || got != want {
 			t.Errorf("%q: %+v, %v; want %+v", day, got, err, want)
 		}
 		var unknown *cloud.Error
 		if err := Unknown(t.Context(), body, new(request), day); !errors.As(err, &unknown) {
 			t.Errorf("%q: no field is unknown", day)
 		}
-		if err := JSON(t.Context(), []byte(`{"came": "text"}`), new(request), day); (err != nil) != (want.Came != 0) {
+		if err := read(t.Context(), []byte(`{"came": "text"}`), new(request), day); (err != nil) != (want.Came != 0) {
 			t.Errorf("%q: a wrong value: %v", day, err)
 		}
 	}
@@ -215,7 +220,7 @@ func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"name":"\ud83d\ude00","type":"\\\udc00","ids":["1"]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var e *cloud.Error
-		if err := JSON(t.Context(), body, new(request), ""); err != nil && !errors.As(err, &e) {
+		if err := read(t.Context(), body, new(request), ""); err != nil && !errors.As(err, &e) {
 			t.Errorf("%q: %v is not an API error", body, err)
 		}
 	})

@@ -69,7 +69,7 @@ func TestTheCostOfABodyFollowsItsSize(t *testing.T) {
 				for size := n; size <= 8*n; size *= 2 {
 					text := []byte(body(size))
 					cost := cpu(func() {
-						_ = JSON(t.Context(), text, new(request), "")
+						_ = read(t.Context(), text, new(request), "")
 						_ = Unknown(t.Context(), text, new(request), "")
 					})
 					costs[size] = min(cost, cmp.Or(costs[size], cost))
@@ -88,7 +88,7 @@ func TestAnAnswerHasAtMostAHundredMistakes(t *testing.T) {
 	t.Parallel()
 	for name, body := range costly {
 		text := []byte(body(500))
-		for _, err := range []error{JSON(t.Context(), text, new(request), ""), Unknown(t.Context(), text, new(request), "")} {
+		for _, err := range []error{read(t.Context(), text, new(request), ""), Unknown(t.Context(), text, new(request), "")} {
 			var e *cloud.Error
 			if !errors.As(err, &e) {
 				continue // nothing is wrong, or nothing is unknown

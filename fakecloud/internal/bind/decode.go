@@ -71,16 +71,10 @@ type optional interface {
 
 const maxDepth = 64
 
-// JSON decodes body into out, a pointer to a struct. An empty body counts as {}. The error is a *cloud.Error: json_error if the body is not
-// a JSON object or the client left, or invalid_input with the wrong fields. day is a day such as "2026-06-01", or "" for the day after all
-// changes.
-func JSON(ctx context.Context, body []byte, out any, day string) error {
-	_, err := Unread(ctx, body, out, day)
-	return err
-}
-
-// Unread is [JSON]. It also returns the paths of up to [MaxUnread] fields with a value that the struct does not have. It leaves out
-// a field that comes on a later day.
+// Unread decodes body into out, a pointer to a struct. An empty body counts as {}. The error is a *cloud.Error: json_error if the body is
+// not a JSON object or the client left, or invalid_input with the wrong fields. day is a day such as "2026-06-01", or "" for the day after
+// all changes. It also returns the paths of up to [MaxUnread] fields with a value that the struct does not have. It leaves out a field that
+// comes on a later day.
 func Unread(ctx context.Context, body []byte, out any, day string) (unread []string, err error) {
 	b := binder{day: day, ctx: ctx}
 	if err := b.decode(body, out); err != nil {

@@ -8,11 +8,11 @@ import (
 )
 
 // Unknown returns a *cloud.Error, invalid_input, with the fields of body that the struct of out does not have, or nil. It
-// does not report the errors that [JSON] finds.
+// does not report the errors that [Unread] finds.
 func Unknown(ctx context.Context, body []byte, out any, day string) error {
 	b := binder{day: day, ctx: ctx, findUnknown: true}
 	if b.decode(body, out) != nil {
-		return nil //nolint:nilerr // JSON reports it
+		return nil //nolint:nilerr // Unread reports it
 	}
 	return b.err()
 }

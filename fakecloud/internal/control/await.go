@@ -56,15 +56,15 @@ func waitFor(q url.Values) (time.Duration, error) {
 	return time.Duration(d), nil
 }
 
-// countParam returns the parameter n, the awaited number. Default: 1.
-func countParam(q url.Values) (int, error) {
-	text := q.Get("n")
+// numberParam returns a parameter that is a number, or the standard without it.
+func numberParam(q url.Values, name string, standard int) (int, error) {
+	text := q.Get(name)
 	if text == "" {
-		return 1, nil
+		return standard, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("parameter n=%.64q: must be a number of at least 0", text)
+		return 0, fmt.Errorf("parameter %s=%.64q: must be a number of at least 0", name, text)
 	}
 	return n, nil
 }
@@ -75,7 +75,7 @@ func awaitJournal(c *Controller, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := countParam(q)
+	n, err := numberParam(q, "n", 1)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func awaitJournal(c *Controller, r *http.Request) (any, error) {
 }
 
 func awaitFault(c *Controller, r *http.Request) (any, error) {
-	n, err := countParam(r.URL.Query())
+	n, err := numberParam(r.URL.Query(), "n", 1)
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +101,9 @@ func awaitFault(c *Controller, r *http.Request) (any, error) {
 		return err
 	})
 	if errors.Is(err, fault.ErrNotFound) {
-		return nil, noFault(r)
+		err = noFault(r)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"fault": st}, nil
+	return map[string]any{"fault": st}, err
 }
 
 func awaitIdle(c *Controller, r *http.Request) (any, error) {

@@ -249,25 +249,32 @@ func (c *Controller) Project(name string) (cloud.Project, bool) {
 	return cloud.Project{}, false
 }
 
-// AddProject creates a project without resources and tokens.
-func (c *Controller) AddProject(name string) (cloud.Project, error) {
-	if name == "" || len(name) > 128 {
-		return cloud.Project{}, errors.New("name of a project: must have 1 to 128 characters")
+// AddProject creates a project without resources, and a token for it. If token is empty, it makes one.
+func (c *Controller) AddProject(name, token string) (int64, string, error) {
+	token, err := checkedToken(token)
+	if err != nil {
+		return 0, "", err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.Project(name); ok {
-		return cloud.Project{}, fmt.Errorf("project %q %w", name, ErrExists)
+	if _, ok := c.Cloud.Token(token); ok {
+		return 0, "", fmt.Errorf("token %w", ErrExists)
 	}
-	return c.Cloud.AddProject(name), nil
+	if name == "" || len(name) > 128 {
+		return 0, "", errors.New("name of a project: must have 1 to 128 characters")
+	}
+	if _, ok := c.Project(name); ok {
+		return 0, "", fmt.Errorf("project %q %w", name, ErrExists)
+	}
+	id := c.Cloud.AddProject(name).ID()
+	c.Cloud.AddToken(token, cloud.Token{Project: id})
+	return id, token, nil
 }
 
 // AddToken makes a token of a project valid and returns it. If token is empty, it makes one.
 func (c *Controller) AddToken(project int64, token string, readOnly bool) (string, error) {
-	if token == "" {
-		token = newToken()
-	}
-	if err := cloud.CheckToken(token); err != nil {
+	token, err := checkedToken(token)
+	if err != nil {
 		return "", err
 	}
 	c.mu.Lock()
@@ -339,9 +346,12 @@ func (c *Controller) SetTokenDate(token, date string) error {
 	return nil
 }
 
-// newToken returns 64 letters and digits, like a real token.
-func newToken() string {
-	return (rand.Text() + rand.Text() + rand.Text())[:64]
+// checkedToken returns a token that may be made valid. Instead of an empty one, it makes one of 64 letters and digits, like a real token.
+func checkedToken(token string) (string, error) {
+	if token == "" {
+		token = (rand.Text() + rand.Text() + rand.Text())[:64]
+	}
+	return token, cloud.CheckToken(token)
 }
 
 // ReportServerUsage records what a server uses, for its metrics.

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
@@ -85,11 +83,11 @@ func listJournal(c *Controller, r *http.Request) (any, error) {
 		return nil, err
 	}
 	count := len(entries)
-	n, err := limitParam(q, count)
+	n, err := numberParam(q, "limit", count)
 	if err != nil {
 		return nil, err
 	}
-	return journalJSON(r, c, entries[count-n:], count)
+	return journalJSON(r, c, entries[max(count-n, 0):], count)
 }
 
 func getExchange(c *Controller, _ *http.Request, seq int64) (any, error) {
@@ -137,10 +135,7 @@ func listFaults(c *Controller, r *http.Request) (any, error) {
 
 func addFault(c *Controller, r *http.Request, rule fault.Rule) (any, error) {
 	rule, err := c.API.Faults().Add(r.Context(), rule)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"fault": fault.Status{Rule: rule}}, nil
+	return map[string]any{"fault": fault.Status{Rule: rule}}, err
 }
 
 func getFault(c *Controller, r *http.Request) (any, error) {
@@ -148,10 +143,7 @@ func getFault(c *Controller, r *http.Request) (any, error) {
 	if err == nil && !ok {
 		err = noFault(r)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"fault": st}, nil
+	return map[string]any{"fault": st}, err
 }
 
 func noFault(r *http.Request) error {
@@ -237,21 +229,8 @@ func setProfile(c *Controller, r *http.Request, in struct {
 
 func timeline(c *Controller, r *http.Request) (any, error) {
 	due := c.Cloud.Timeline()
-	n, err := limitParam(r.URL.Query(), len(due))
-	return map[string]any{"time": c.Cloud.Now(), "count": len(due), "timeline": due[:n]}, err
-}
-
-// limitParam returns the parameter limit, at most n.
-func limitParam(q url.Values, n int) (int, error) {
-	text := q.Get("limit")
-	if text == "" {
-		return n, nil
-	}
-	limit, err := strconv.Atoi(text)
-	if err != nil || limit < 0 {
-		return 0, fmt.Errorf("parameter limit=%.64q: must be a number of at least 0", text)
-	}
-	return min(limit, n), nil
+	n, err := numberParam(r.URL.Query(), "limit", len(due))
+	return map[string]any{"time": c.Cloud.Now(), "count": len(due), "timeline": due[:min(n, len(due))]}, err
 }
 
 func resumeActions(c *Controller, _ *http.Request) (any, error) {

@@ -75,23 +75,8 @@ func addProject(c *Controller, _ *http.Request, in struct {
 	Name  string `json:"name"`
 	Token string `json:"token"`
 }) (any, error) {
-	if in.Token != "" {
-		if err := cloud.CheckToken(in.Token); err != nil {
-			return nil, err
-		}
-		if _, ok := c.Cloud.Token(in.Token); ok {
-			return nil, fmt.Errorf("token %w", ErrExists)
-		}
-	}
-	p, err := c.AddProject(in.Name)
-	if err != nil {
-		return nil, err
-	}
-	token, err := c.AddToken(p.ID(), in.Token, false)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"project": projectJSON{ID: p.ID(), Name: p.Name(), Token: token}}, nil
+	id, token, err := c.AddProject(in.Name, in.Token)
+	return map[string]any{"project": projectJSON{ID: id, Name: in.Name, Token: token}}, err
 }
 
 func addToken(c *Controller, _ *http.Request, in struct {
@@ -100,10 +85,7 @@ func addToken(c *Controller, _ *http.Request, in struct {
 	ReadOnly bool   `json:"read_only"`
 }) (any, error) {
 	token, err := c.AddToken(in.Project, in.Token, in.ReadOnly)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"token": token, "project": in.Project, "read_only": in.ReadOnly}, nil
+	return map[string]any{"token": token, "project": in.Project, "read_only": in.ReadOnly}, err
 }
 
 func resetProject(c *Controller, _ *http.Request, id int64, in kept) (any, error) {
@@ -128,10 +110,8 @@ func setTokenDate(c *Controller, r *http.Request, in struct {
 	if in.APIDate == nil {
 		return nil, errors.New(`api_date: is required, such as {"api_date": "2026-06-01"}; "" is the cloud's`)
 	}
-	if err := c.SetTokenDate(pathParam(r, "token"), *in.APIDate); err != nil {
-		return nil, err
-	}
-	return map[string]any{"api_date": *in.APIDate}, nil
+	err := c.SetTokenDate(pathParam(r, "token"), *in.APIDate)
+	return map[string]any{"api_date": *in.APIDate}, err
 }
 
 func deleteToken(c *Controller, r *http.Request) (any, error) {

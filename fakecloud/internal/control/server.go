@@ -295,9 +295,8 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case errors.Is(err, hypervisor.ErrNoTask):
 		return http.StatusGone
-	case errors.Is(err, hypervisor.ErrDetached):
-		return http.StatusConflict
-	case errors.Is(err, ErrExists), errors.Is(err, fault.ErrExists), errors.Is(err, catalogue.ErrExists), errors.Is(err, ErrClock):
+	case errors.Is(err, ErrExists), errors.Is(err, fault.ErrExists), errors.Is(err, catalogue.ErrExists), errors.Is(err, ErrClock),
+		errors.Is(err, hypervisor.ErrDetached):
 		return http.StatusConflict
 	}
 	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Status >= 500 { // it could not be saved

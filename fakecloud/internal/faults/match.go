@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 // Call describes a request to the rules.
@@ -16,12 +17,12 @@ type Call struct {
 // matches reports whether a rule selects a request.
 func matches(r *fault.Rule, c *Call) bool {
 	return (r.Method == "" || r.Method == c.Method) &&
-		(r.Route == "" || matchRoute(r.Route, c.Route)) &&
+		(r.Route == "" || wire.MatchRoute(r.Route, c.Route)) &&
 		(r.Path == "" || r.Path == c.Path) &&
 		(r.Operation == "" || r.Operation == c.Operation) &&
 		(r.Resource == "" || r.Resource == c.Resource) &&
-		(!r.Writes || isWrite(c.Method)) &&
-		(!readsOnly(r) || !isWrite(c.Method)) &&
+		(!r.Writes || wire.IsWrite(c.Method)) &&
+		(!readsOnly(r) || !wire.IsWrite(c.Method)) &&
 		(r.Client == "" || strings.Contains(c.Client, r.Client)) &&
 		(r.Token == "" || r.Token == c.Token) &&
 		(r.Project == 0 || r.Project == c.Project)
@@ -30,15 +31,6 @@ func matches(r *fault.Rule, c *Call) bool {
 // readsOnly reports whether the rule takes no writes because of its effect.
 func readsOnly(r *fault.Rule) bool {
 	return r.Effect.Kind == fault.KindEmpty || r.Effect.Kind == fault.KindHide
-}
-
-func isWrite(method string) bool { return method != "GET" && method != "HEAD" }
-
-func matchRoute(pattern, route string) bool {
-	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
-		return strings.HasPrefix(route, prefix)
-	}
-	return pattern == route
 }
 
 // takes reports whether the rule takes the n-th of its selected requests. It ignores the probability.

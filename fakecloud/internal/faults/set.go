@@ -38,28 +38,16 @@ type active struct {
 	matched, applied uint64
 }
 
-func newActive(r fault.Rule, source rand.PCG) *active {
-	a := &active{rule: r, source: source}
-	a.random = rand.New(&a.source)
-	return a
-}
-
 // Fork returns a copy of the set. The counters of its rules start at the same values, and then
 // count separately.
 func (s *Set) Fork() *Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := NewSet(s.operations)
-	f.seq = s.seq
-	var rules []*active
-	for _, a := range *s.rules.Load() {
-		a.mu.Lock()
-		copied := newActive(a.rule, a.source)
-		copied.matched, copied.applied = a.matched, a.applied
-		a.mu.Unlock()
-		rules = append(rules, copied)
+	f, err := s.Load(s.Save())
+	if err != nil {
+		panic("faults: " + err.Error()) // its rules were checked when they were added
 	}
-	f.rules.Store(&rules)
+	f.seq = s.seq
 	return f
 }
 
@@ -192,7 +180,8 @@ func (s *Set) Add(_ context.Context, r fault.Rule) (fault.Rule, error) {
 	if find(next, r.Name) >= 0 {
 		return fault.Rule{}, fmt.Errorf("add fault rule %.128q: %w; remove it first or choose another name", r.Name, fault.ErrExists)
 	}
-	added := newActive(r, *rand.NewPCG(r.Seed, ^r.Seed))
+	added := &active{rule: r, source: *rand.NewPCG(r.Seed, ^r.Seed)}
+	added.random = rand.New(&added.source)
 	s.add(added)
 	s.replace(append(next, added))
 	return r, nil
@@ -214,40 +203,35 @@ func (s *Set) broadcastLocked() {
 
 // Remove implements fault.Rules.
 func (s *Set) Remove(_ context.Context, name string) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rules := *s.rules.Load()
-	i := find(rules, name)
-	if i < 0 {
-		return false, nil
-	}
-	s.remove(rules[i])
-	s.replace(slices.Delete(slices.Clone(rules), i, i+1))
-	return true, nil
+	return s.removeAll(func(r *fault.Rule) bool { return r.Name == name }), nil
 }
 
 // Clear implements fault.Rules.
 func (s *Set) Clear(context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.remove(*s.rules.Load()...)
-	s.replace([]*active{})
+	s.removeAll(func(*fault.Rule) bool { return true })
 	return nil
 }
 
 // Forget removes the rules that select a project by its id.
 func (s *Set) Forget(project int64) {
+	s.removeAll(func(r *fault.Rule) bool { return r.Project == project })
+}
+
+// removeAll removes the rules that match. It reports whether there were some.
+func (s *Set) removeAll(match func(*fault.Rule) bool) (found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var stay []*active
 	for _, a := range *s.rules.Load() {
-		if a.rule.Project == project {
+		if match(&a.rule) {
 			s.remove(a)
+			found = true
 		} else {
 			stay = append(stay, a)
 		}
 	}
 	s.replace(stay)
+	return found
 }
 
 // List implements fault.Rules.

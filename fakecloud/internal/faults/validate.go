@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 // Operation is one operation of the API that a rule can select.
@@ -65,7 +66,7 @@ func checkSelection(r *fault.Rule, all []Operation) error {
 		{"operation", r.Operation, func(o Operation) bool { return o.ID == r.Operation },
 			func() []string { return similarOperations(r.Operation, left) }},
 		{"resource", r.Resource, func(o Operation) bool { return ResourceOf(o.Route) == r.Resource }, func() []string { return resources }},
-		{"route", r.Route, func(o Operation) bool { return matchRoute(r.Route, o.Route) },
+		{"route", r.Route, func(o Operation) bool { return wire.MatchRoute(r.Route, o.Route) },
 			func() []string { return similarRoutes(r.Route, left) }},
 		{"path", r.Path, func(o Operation) bool { return fits(r.Path, o.Route) }, func() []string { return similarRoutes(r.Path, left) }},
 		{"method", r.Method, func(o Operation) bool { return o.Method == r.Method }, func() []string {
@@ -93,10 +94,10 @@ func checkSelection(r *fault.Rule, all []Operation) error {
 		}
 		left = next
 	}
-	if r.Writes && !slices.ContainsFunc(left, func(o Operation) bool { return isWrite(o.Method) }) {
+	if r.Writes && !slices.ContainsFunc(left, func(o Operation) bool { return wire.IsWrite(o.Method) }) {
 		return errors.New("writes: the other fields select only operations that read; remove writes or change them")
 	}
-	if readsOnly(r) && (r.Writes || !slices.ContainsFunc(left, func(o Operation) bool { return !isWrite(o.Method) })) {
+	if readsOnly(r) && (r.Writes || !slices.ContainsFunc(left, func(o Operation) bool { return !wire.IsWrite(o.Method) })) {
 		return fmt.Errorf("effect.kind %s: takes reads, but the other fields select only operations that write; change them", r.Effect.Kind)
 	}
 	if r.Project < 0 {

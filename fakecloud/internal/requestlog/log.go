@@ -105,10 +105,8 @@ func (j *Log) init() {
 	})
 }
 
-// Add appends an entry and sets its Seq. It cuts texts that are longer than MaxField. Do not change the entry afterwards.
-func (j *Log) Add(e *journal.Entry) { j.AddDetailed(e, nil) }
-
-// AddDetailed is Add with the details, for a log that is observed.
+// AddDetailed appends an entry and sets its Seq. It cuts texts that are longer than MaxField. Do not change the entry afterwards. The
+// details are for a log that is observed.
 func (j *Log) AddDetailed(e *journal.Entry, of *Details) {
 	j.init()
 	clip(e)

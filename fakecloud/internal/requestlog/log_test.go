@@ -13,6 +13,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
+func (j *Log) Add(e *journal.Entry) { j.AddDetailed(e, nil) }
+
 func TestAJournalKeepsTheLatestEntriesInOrder(t *testing.T) {
 	t.Parallel()
 	j := &Log{Capacity: 3}

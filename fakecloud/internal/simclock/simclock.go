@@ -25,7 +25,7 @@ const maxStep = 100 * 365 * 24 * time.Hour
 // Latest is the latest time that a clock can be set to. An int64 counts nanoseconds only until 2262.
 var Latest = time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Clock implements k8s.io/utils/clock.WithTickerAndDelayedExecution. All methods may be called from
+// Clock implements k8s.io/utils/clock.WithTicker. All methods may be called from
 // several goroutines.
 type Clock struct {
 	rate atomic.Pointer[rate] // read by Now without a lock, written under mu
@@ -36,7 +36,7 @@ type Clock struct {
 	wakeup  *time.Timer // for the earliest waiter
 }
 
-var _ clock.WithTickerAndDelayedExecution = (*Clock)(nil)
+var _ clock.WithTicker = (*Clock)(nil)
 
 // rate converts the machine's time to the clock's: the clock showed `sim` at the machine's time `real`, and runs at `speed` since then.
 type rate struct {
@@ -193,17 +193,14 @@ func (c *Clock) wake() {
 }
 
 // NewTimer returns a timer that fires when d has passed on the clock.
-func (c *Clock) NewTimer(d time.Duration) clock.Timer { return c.start(d, 0, nil) }
-
-// AfterFunc calls f in a new goroutine when d has passed on the clock.
-func (c *Clock) AfterFunc(d time.Duration, f func()) clock.Timer { return c.start(d, 0, f) }
+func (c *Clock) NewTimer(d time.Duration) clock.Timer { return c.start(d, 0) }
 
 // NewTicker returns a ticker. Like time.NewTicker it panics if d is not positive.
 func (c *Clock) NewTicker(d time.Duration) clock.Ticker {
 	if d <= 0 {
 		panic("simclock: period of a ticker must be positive")
 	}
-	return ticker{c.start(d, d, nil)}
+	return ticker{c.start(d, d)}
 }
 
 // After returns the channel of a new timer.
@@ -215,8 +212,8 @@ func (c *Clock) Tick(d time.Duration) <-chan time.Time { return c.NewTicker(d).C
 // Sleep waits until d has passed on the clock.
 func (c *Clock) Sleep(d time.Duration) { <-c.After(d) }
 
-func (c *Clock) start(d, period time.Duration, f func()) *waiter {
-	w := &waiter{clock: c, ch: make(chan time.Time, 1), f: f, period: period, index: -1}
+func (c *Clock) start(d, period time.Duration) *waiter {
+	w := &waiter{clock: c, ch: make(chan time.Time, 1), period: period, index: -1}
 	w.Reset(d)
 	return w
 }
@@ -225,7 +222,6 @@ func (c *Clock) start(d, period time.Duration, f func()) *waiter {
 type waiter struct {
 	clock  *Clock
 	ch     chan time.Time
-	f      func()
 	due    time.Time
 	seq    uint64
 	period time.Duration // 0 for a timer
@@ -233,10 +229,6 @@ type waiter struct {
 }
 
 func (w *waiter) fire(now time.Time) {
-	if w.f != nil {
-		go w.f()
-		return
-	}
 	select {
 	case w.ch <- now:
 	default: // the previous tick has not been read

@@ -82,13 +82,13 @@ func TestTimersFireInTheOrderOfTheirTimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := NewAt(start, 1)
-		order := make(chan int)
-		for _, s := range []int{3, 1, 2} {
-			c.AfterFunc(time.Duration(s)*time.Second, func() { order <- s })
+		timers := map[time.Duration]<-chan time.Time{}
+		for _, s := range []time.Duration{3, 1, 2} {
+			timers[s] = c.After(s * time.Second)
 		}
-		for want := 1; want <= 3; want++ {
-			if s := <-order; s != want {
-				t.Errorf("the timer of %d s fired as number %d", s, want)
+		for s, timer := range timers {
+			if at := <-timer; at.Sub(start).Round(time.Millisecond) != s*time.Second {
+				t.Errorf("the timer of %d s fired at %v", s, at)
 			}
 		}
 	})

@@ -1,5 +1,18 @@
 package wire
 
+import (
+	"net"
+	"strconv"
+)
+
+// Reachable returns an address of a listener that a client on this machine can connect to.
+func Reachable(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return a.String()
+}
+
 // LoadBalancerEndpoint is where one service of a load balancer listens on this machine.
 type LoadBalancerEndpoint struct {
 	Project int64  `json:"project"`

@@ -78,6 +78,17 @@ func set(field reflect.Value, text string) error {
 	return nil
 }
 
+// MatchRoute reports whether the pattern of a filter or of a fault rule selects a route: with * at its end, all that begin so.
+func MatchRoute(pattern, route string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(route, prefix)
+	}
+	return pattern == route
+}
+
+// IsWrite reports whether the field Writes of a filter or of a fault rule selects a method.
+func IsWrite(method string) bool { return method != "GET" && method != "HEAD" }
+
 // SelectionQuery returns the projects and kinds of a fakecloud.Selection as query parameters.
 func SelectionQuery(projects []int64, kinds []string) url.Values {
 	q := url.Values{"kind": kinds}
