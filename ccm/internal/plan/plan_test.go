@@ -314,8 +314,8 @@ func TestASettingWithoutAnEffectIsReported(t *testing.T) {
 			"location takes precedence; remove one of them"},
 		"namespaces of nothing shared": {map[string]string{"shared-namespaces": "*"}, "shared-namespaces: the Service shares nothing; " +
 			"set " + prefix + "shared to true"},
-		"no IPv6 beside a name": {map[string]string{"ipv6-disabled": "true", "hostname": "example.org"}, "ipv6-disabled: the status has no " +
-			"address but the name of " + prefix + "hostname"},
+		"no IPv6 beside a name": {map[string]string{"ipv6-disabled": "true", "hostname": "example.org"}, "ipv6-disabled: the status has " +
+			"no address but the name of " + prefix + "hostname"},
 		"a default in words beside a name": {map[string]string{"disable-private-ingress": "false", "hostname": "example.org"}, ""},
 		"domains of a managed one": {map[string]string{"http-managed-certificate-domains": "example.org", "protocol": "https",
 			"certificate-type": "managed"}, ""},
