@@ -206,7 +206,7 @@ const linesBehindCards = `[...document.querySelectorAll('svg.lines path')].filte
 func (s *shown) checkPhone(where string) {
 	s.Helper()
 	s.Appear(390, 844, false)
-	s.Await(where+": show the status on a phone", `document.documentElement.scrollWidth <= innerWidth && [...document.querySelectorAll('th')]
+	s.Await(where+": show the status on phones", `document.documentElement.scrollWidth <= innerWidth && [...document.querySelectorAll('th')]
 		.some(e => /^(status|health)/i.test(e.innerText) && e.getBoundingClientRect().right <= innerWidth)`)
 	s.Appear(1280, 900, false)
 }
