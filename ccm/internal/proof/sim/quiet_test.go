@@ -275,6 +275,10 @@ func (g *guard) quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	for _, l := range lb.Services {
 		has[l.ListenPort] = l
 	}
+	room := lb.LoadBalancerType.MaxServices - len(has)
+	if _, there := has[int(g.unfitPort)]; wanted(s, int(g.unfitPort)) && !there {
+		room-- // it is held for the port that the cloud refuses
+	}
 	for _, p := range s.Spec.Ports {
 		if p.Protocol != corev1.ProtocolTCP || byOther(int(p.Port)) {
 			continue
@@ -290,7 +294,7 @@ func (g *guard) quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 			}
 			continue
 		}
-		if !there && !isMistyped(s) && p.Port != g.unfitPort && len(has) < lb.LoadBalancerType.MaxServices {
+		if !there && !isMistyped(s) && p.Port != g.unfitPort && room > 0 {
 			return fmt.Errorf("port %d is missing", p.Port)
 		}
 		recorded := plan.PortsOf(lb, lb.Labels[uidLabel])[int(p.Port)] || byGuest(lb, int(p.Port))

@@ -183,29 +183,30 @@ func addRefused(w *world, who string, _, _ int) {
 	}
 }
 
-// refuses returns the cloud's refusal of a request with such a server or with a port that it refuses, or nil. It takes some servers, and
+// refuses returns the cloud's refusal of a request with such a server or with a port that it refuses, or nil. It takes some servers: then
 // the action fails.
-func (w *world) refuses(c *call) *http.Response {
+func (w *world) refuses(c *call) (refusal *http.Response, fails bool) {
 	if c.method != http.MethodPost || strings.HasSuffix(c.path, "/remove_target") || strings.HasSuffix(c.path, "/update_service") {
-		return nil
+		return nil, false
 	}
 	w.guard.mu.Lock()
 	defer w.guard.mu.Unlock()
 	refused := w.guard.unfitPort != 0 && bytes.Contains(c.body, fmt.Appendf(nil, `"listen_port":%d,`, w.guard.unfitPort))
 	for id, s := range w.guard.servers {
-		if !w.guard.unfit[s.Name] || !bytes.Contains(c.body, fmt.Appendf(nil, `"server":{"id":%d}`, id)) {
-			continue
+		if w.guard.unfit[s.Name] && bytes.Contains(c.body, fmt.Appendf(nil, `"server":{"id":%d}`, id)) {
+			fails = id%2 == 1 && strings.HasSuffix(c.path, "/add_target")
+			refused = !fails
 		}
-		if refused = id%2 == 0 || !strings.HasSuffix(c.path, "/add_target"); !refused {
-			_, err := w.fake.Faults().Add(ctx, fault.Rule{Path: c.path, Max: 1, Effect: fault.FailAction("", "")})
-			must(err)
-		}
+	}
+	if fails {
+		_, err := w.fake.Faults().Add(ctx, fault.Rule{Path: c.path, Max: 1, Effect: fault.FailAction("", "")})
+		must(err)
 	}
 	if !refused {
-		return nil
+		return nil, fails
 	}
 	return &http.Response{StatusCode: http.StatusUnprocessableEntity, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: io.NopCloser(strings.NewReader(`{"error":{"code":"unsupported_error","message":"unsupported target or port"}}`))}
+		Body: io.NopCloser(strings.NewReader(`{"error":{"code":"unsupported_error","message":"unsupported target or port"}}`))}, false
 }
 
 // register makes the Node of a server, as its kubelet does.

@@ -121,11 +121,12 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if g.dead {
 		return nil, errDead
 	}
-	resp, err := w.world.refuses(c), error(nil)
+	resp, fails := w.world.refuses(c)
+	var err error
 	if resp == nil {
 		resp, err = w.world.fake.Transport().RoundTrip(r)
 	}
-	if err == nil && r.Method != http.MethodGet && resp.StatusCode < http.StatusBadRequest {
+	if err == nil && r.Method != http.MethodGet && resp.StatusCode < http.StatusBadRequest && !fails {
 		w.world.writes.Add(1)
 	}
 	w.world.poke()
