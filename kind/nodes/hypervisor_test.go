@@ -335,7 +335,7 @@ func TestWhatIsLostIsTriedAgain(t *testing.T) {
 	o.Clock = clk
 	w.start(o)
 	clk.stepOverNextWait(t)
-	w.driver.await(t, "it is attached", func() bool { return attempts.Load() == 2 })
+	w.driver.await(t, "it is attached and watches", func() bool { return attempts.Load() == 2 && len(w.driver.watchers) == 1 })
 	s := w.create(w.createOpts("node"))
 	// The daemon goes away, and with it the news that the container has died.
 	w.driver.mu.Lock()
