@@ -77,7 +77,7 @@ func (c *Cloud) State(ctx context.Context, s Selection) (json.RawMessage, error)
 
 // ask returns the answer of the control API to a GET request.
 func (c *Cloud) ask(ctx context.Context, path string) (json.RawMessage, error) {
-	status, body, err := send(ctx, c.ControlHandler(), http.MethodGet, path, nil, nil)
+	status, body, err := send(ctx, c.ControlHandler(), http.MethodGet, path, http.Header{}, nil)
 	if err == nil && status != http.StatusOK {
 		path, _, _ = strings.Cut(path, "?")
 		err = fmt.Errorf("%s: %s", path, body)

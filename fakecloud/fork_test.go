@@ -19,8 +19,7 @@ import (
 // stateOf returns all that a cloud shows.
 func stateOf(t *testing.T, c *fakecloud.Cloud) []byte {
 	t.Helper()
-	state := must(c.State(t.Context(), fakecloud.Selection{}))(t)
-	return state
+	return must(c.State(t.Context(), fakecloud.Selection{}))(t)
 }
 
 func check(t testing.TB, err error) {

@@ -275,14 +275,12 @@ func (e *Evidence) recognise(ctx context.Context, more int, list func(context.Co
 	}
 	e.mu.Lock()
 	last, now := e.project, e.question.Clock.Now()
-	soon := last != nil && e.doubtedWith == token && now.Sub(e.doubtedAt) < recogniseInterval
-	if !soon {
-		e.doubtedAt = now // others get the last result during this search
-	}
-	e.mu.Unlock()
-	if soon {
+	if last != nil && e.doubtedWith == token && now.Sub(e.doubtedAt) < recogniseInterval {
+		e.mu.Unlock()
 		return last
 	}
+	e.doubtedAt = now // others get the last result during this search
+	e.mu.Unlock()
 	if list != nil && len(e.KnownServers()) > 0 {
 		if err := list(ctx); err != nil {
 			return err
@@ -306,7 +304,7 @@ func (e *Evidence) recognise(ctx context.Context, more int, list func(context.Co
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.project, e.doubtedWith, e.doubtedAt = d, token, e.question.Clock.Now()
+	e.project, e.doubtedWith = d, token
 	return d
 }
 

@@ -89,7 +89,7 @@ func (s *serviceSync) readNetwork(ctx context.Context) {
 	id, err := s.network.ID(ctx)
 	s.in.NetworkID = id
 	attached := func(n hcloud.LoadBalancerPrivateNet) bool { return n.Network.ID == id }
-	if _, chosen := s.svc.Annotations[plan.AnnotationPrefix+"private-subnet-ip-range"]; !chosen && s.in.Current != nil &&
+	if !plan.IsSet(s.svc, "private-subnet-ip-range") && s.in.Current != nil &&
 		slices.ContainsFunc(s.in.Current.PrivateNet, attached) {
 		s.in.Settings.PrivateSubnet = netip.Prefix{} // the default is for what joins the network, and takes nothing out of it
 	}
@@ -114,7 +114,7 @@ func (s *serviceSync) readType(ctx context.Context) {
 	if plan.IsGuest(lb, string(s.svc.UID)) {
 		return
 	}
-	if _, chosen := s.svc.Annotations[plan.AnnotationPrefix+"type"]; !chosen {
+	if !plan.IsSet(s.svc, "type") {
 		settings.Type = ""
 	}
 	if settings.Type == "" || lb.LoadBalancerType == nil {

@@ -119,7 +119,7 @@ func checkHTTP(svc *corev1.Service, s *Settings) (errs []error) {
 		switch {
 		case !own.RedirectHTTP:
 		case !isHTTPS(own):
-			if redirects == 0 || isSet(svc, portSetting("http-redirect-http", int(p.Port))) {
+			if redirects == 0 || IsSet(svc, portSetting("http-redirect-http", int(p.Port))) {
 				invalid("http-redirect-http", "true", "is allowed only with protocol https")
 			}
 		case hasPort80:
@@ -144,14 +144,14 @@ func checkHTTP(svc *corev1.Service, s *Settings) (errs []error) {
 // annotation that the user would add.
 func SettingAt(svc *corev1.Service, s *Settings, name string, port int) string {
 	own := portSetting(name, port)
-	if isSet(svc, own) || !isSet(svc, name) && s.ByPort[port] != nil {
+	if IsSet(svc, own) || !IsSet(svc, name) && s.ByPort[port] != nil {
 		return own
 	}
 	return name
 }
 
-// isSet reports whether the Service has an annotation, given by its name without prefix.
-func isSet(svc *corev1.Service, name string) bool {
+// IsSet reports whether the Service has an annotation, given by its name without prefix.
+func IsSet(svc *corev1.Service, name string) bool {
 	return metav1.HasAnnotation(svc.ObjectMeta, AnnotationPrefix+name)
 }
 

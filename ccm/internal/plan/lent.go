@@ -20,7 +20,7 @@ func planLent(plan *LoadBalancer, in Input) (notes []Note) {
 	if !IsLent(in.Current) {
 		return nil
 	}
-	if !isSet(in.Service, "disable-public-network") {
+	if !IsSet(in.Service, "disable-public-network") {
 		plan.Public = in.Current.PublicNet.Enabled
 	}
 	if nets := in.Current.PrivateNet; plan.NetworkID != 0 && len(nets) > 0 && nets[0].Network.ID != plan.NetworkID {

@@ -107,8 +107,7 @@ func chooseCertificates(services []hcloud.LoadBalancerService, own []int64, n in
 	slices.SortStableFunc(own, func(a, b int64) int { return cmp.Compare(rank[a], rank[b]) })
 	for _, s := range services {
 		wanted := len(s.HTTP.Certificates)
-		s.HTTP.Certificates = slices.DeleteFunc(slices.Clone(s.HTTP.Certificates),
-			func(c *hcloud.Certificate) bool { return slices.Contains(own[n:], c.ID) })
+		s.HTTP.Certificates = without(s.HTTP.Certificates, func(c *hcloud.Certificate) bool { return slices.Contains(own[n:], c.ID) })
 		if wanted > 0 && len(s.HTTP.Certificates) == 0 {
 			have, found := portToCopy(s.ListenPort, in)
 			if !found || have.ListenPort != s.ListenPort {

@@ -147,7 +147,7 @@ type Input struct {
 // IsWrong reports whether a setting of a port cannot be applied.
 func (in Input) IsWrong(name string, port int) bool {
 	own := portSetting(name, port)
-	return in.Wrong[own] || !isSet(in.Service, own) && in.Wrong[name]
+	return in.Wrong[own] || !IsSet(in.Service, own) && in.Wrong[name]
 }
 
 // Note is a warning about a plan.
@@ -267,7 +267,7 @@ func portNotes(in Input) (notes []Note) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(effect)) {
-		if isSet(in.Service, name) && !effect[name] {
+		if IsSet(in.Service, name) && !effect[name] {
 			notes = append(notes, Note{Reason: event.IgnoredSetting, Text: fmt.Sprintf("Ignored %s: %s", AnnotationPrefix+name,
 				fmt.Sprintf(missing[name], AnnotationPrefix))})
 		}
@@ -390,6 +390,6 @@ var needs = []struct {
 func choosesHealthCheck(svc *corev1.Service, port int) bool {
 	return slices.ContainsFunc(Annotations, func(a annotation) bool {
 		about := strings.HasPrefix(a.Name, "health-check-") || a.Name == "http-status-codes"
-		return about && (isSet(svc, a.Name) || isSet(svc, portSetting(a.Name, port)))
+		return about && (IsSet(svc, a.Name) || IsSet(svc, portSetting(a.Name, port)))
 	})
 }

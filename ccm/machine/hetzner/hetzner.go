@@ -467,12 +467,16 @@ func (p *provider) MigrateUID(ctx context.Context, m *v1alpha1.Machine, newUID t
 
 // SetMetricsForMachines implements [machine.Provider].
 func (p *provider) SetMetricsForMachines(list v1alpha1.MachineList) error {
-	machines.Reset()
+	counts := map[[2]string]float64{}
 	var errs []error
 	for i := range list.Items {
 		values, err := p.MachineMetricsLabels(&list.Items[i])
 		errs = append(errs, err)
-		machines.WithLabelValues(values["size"], values["location"]).Inc()
+		counts[[2]string{values["size"], values["location"]}]++
+	}
+	machines.Reset() // and at once the new numbers, so that nobody reads a part of them
+	for key, n := range counts {
+		machines.WithLabelValues(key[0], key[1]).Set(n)
 	}
 	return errors.Join(errs...)
 }

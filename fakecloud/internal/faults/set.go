@@ -38,16 +38,28 @@ type active struct {
 	matched, applied uint64
 }
 
+func newActive(r fault.Rule, source rand.PCG) *active {
+	a := &active{rule: r, source: source}
+	a.random = rand.New(&a.source)
+	return a
+}
+
 // Fork returns a copy of the set. The counters of its rules start at the same values, and then
 // count separately.
 func (s *Set) Fork() *Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f, err := s.Load(s.Save())
-	if err != nil {
-		panic("faults: " + err.Error()) // its rules were checked when they were added
-	}
+	f := NewSet(s.operations)
 	f.seq = s.seq
+	var rules []*active
+	for _, a := range *s.rules.Load() {
+		a.mu.Lock()
+		copied := newActive(a.rule, a.source)
+		copied.matched, copied.applied = a.matched, a.applied
+		a.mu.Unlock()
+		rules = append(rules, copied)
+	}
+	f.rules.Store(&rules)
 	return f
 }
 
@@ -180,8 +192,7 @@ func (s *Set) Add(_ context.Context, r fault.Rule) (fault.Rule, error) {
 	if find(next, r.Name) >= 0 {
 		return fault.Rule{}, fmt.Errorf("add fault rule %.128q: %w; remove it first or choose another name", r.Name, fault.ErrExists)
 	}
-	added := &active{rule: r, source: *rand.NewPCG(r.Seed, ^r.Seed)}
-	added.random = rand.New(&added.source)
+	added := newActive(r, *rand.NewPCG(r.Seed, ^r.Seed))
 	s.add(added)
 	s.replace(append(next, added))
 	return r, nil

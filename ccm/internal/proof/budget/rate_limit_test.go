@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
@@ -34,6 +36,18 @@ func limited(t *testing.T, test func(c *cluster)) {
 		c.ensure(c.addServices(1, nil))
 		test(c)
 	})
+}
+
+// insist syncs all Services at once, whatever comes of it, and again after each pause.
+func (c *cluster) insist(services []*corev1.Service, total, pause time.Duration) {
+	lbs, _ := c.cloud.LoadBalancer()
+	for end := time.Now().Add(total); time.Now().Before(end); time.Sleep(pause) {
+		var work sync.WaitGroup
+		for _, svc := range services {
+			work.Go(func() { _, _ = lbs.EnsureLoadBalancer(c.t.Context(), "kubernetes", svc, c.currentNodes()) })
+		}
+		work.Wait()
+	}
 }
 
 func refused(entries []journal.Entry) (n int) {
@@ -115,16 +129,7 @@ func TestUnder429WithoutHeadersNothingSpins(t *testing.T) {
 			Effect: fault.HTTPStatus(http.StatusTooManyRequests)})
 		c.must(err)
 		c.notReady(5)
-		all := c.during(func() {
-			lbs, _ := c.cloud.LoadBalancer()
-			for end := time.Now().Add(20 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Second) {
-				var work sync.WaitGroup
-				for _, svc := range services {
-					work.Go(func() { _, _ = lbs.EnsureLoadBalancer(c.t.Context(), "kubernetes", svc, c.currentNodes()) })
-				}
-				work.Wait()
-			}
-		})
+		all := c.during(func() { c.insist(services, 20*time.Minute, 5*time.Second) })
 		t.Logf("in 20 minutes: %v", summary(all))
 		// Without a pause, these are 1,200: five Services in 240 rounds. With it, they are 67, and a few more if several of the Services
 		// send at the end of a pause before the first one is refused.
@@ -152,16 +157,7 @@ func TestTheTokenOfAnotherProjectCostsThatProjectLittle(t *testing.T) {
 		_, c.token, err = c.fake.AddProject(c.t.Context(), "other", "")
 		c.must(err)
 		c.start(false)
-		lbs, _ := c.cloud.LoadBalancer()
-		all := c.during(func() {
-			for end := time.Now().Add(time.Hour); time.Now().Before(end); time.Sleep(30 * time.Second) { // as the error asks
-				var work sync.WaitGroup
-				for _, svc := range services {
-					work.Go(func() { _, _ = lbs.EnsureLoadBalancer(c.t.Context(), "kubernetes", svc, c.currentNodes()) })
-				}
-				work.Wait()
-			}
-		})
+		all := c.during(func() { c.insist(services, time.Hour, 30*time.Second) }) // as the error asks
 		t.Logf("in an hour: %v", summary(all))
 		if n := len(all); n > 360 {
 			t.Errorf("%d requests in an hour, want at most a tenth of the rate limit", n)
